@@ -1,0 +1,1 @@
+"""DNA: Proximal Policy Optimization with a Dual Network Architecture."""

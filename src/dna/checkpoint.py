@@ -1,0 +1,139 @@
+"""A run's state as safetensors + JSON, and back. No pickle.
+
+Everything that training carries from one iteration to the next: both networks, one Adam per
+phase, both normalizers with their accumulators, the scores' window and counters. Generators
+need no state (`dna.randomness`). Environments restart: `exact` says so.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dna.errors import StorageFailure
+from dna.networks import Networks
+from dna.rollout import Collector
+from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Where a run stood."""
+
+    iteration: int
+    interactions: int
+    lengths: dict[str, int]  # of the log files
+    resumes: int
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def save(
+    folder: Path,
+    networks: Networks,
+    optimizers: dict[str, torch.optim.Adam],
+    collector: Collector,
+    progress: dict[str, Any],
+) -> Path:
+    """Write `checkpoints/<interactions>`; `progress` is what `Saved` gives back."""
+    scores = collector.scores
+    tensors: dict[str, Tensor] = {f"networks/{k}": v for k, v in networks.state_dict().items()}
+    for phase, optimizer in optimizers.items():
+        for index, slots in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer/{phase}/{index}/{k}": v for k, v in slots.items()}
+    arrays: dict[str, Any] = {"scores/returns": scores.returns, "scores/lengths": scores.lengths}
+    if networks.normalizer is not None:
+        arrays |= _prefixed("observation", networks.normalizer.moments.state())
+    if collector.reward_normalizer is not None:
+        arrays |= _prefixed("reward", collector.reward_normalizer.moments.state())
+        arrays["reward/running"] = collector.reward_normalizer.running
+    tensors |= {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
+    state = progress | {
+        "interactions": scores.interactions,
+        "episodes": scores.episodes,
+        "window": list(scores.window),
+        "exact": False,  # environments restart
+    }
+    target = folder / "checkpoints" / f"{scores.interactions:012d}"
+    files = {
+        "state.json": json.dumps(state, indent=2).encode(),
+        "rank0.safetensors": tensor_bytes(tensors),
+    }
+    write_folder(target, files)
+    return target
+
+
+def latest(folder: Path) -> Saved | None:
+    """The newest checkpoint that verifies; None when the run has none at all."""
+    found = sorted((folder / "checkpoints").glob("[0-9]*"), reverse=True)
+    for path in found:
+        try:
+            return load(path)
+        except StorageFailure:
+            continue
+    if found:
+        raise StorageFailure(f"{folder}: none of its {len(found)} checkpoints is intact")
+    return None
+
+
+def load(path: Path) -> Saved:
+    """One checkpoint, verified."""
+    files = read_folder(path)
+    try:
+        state = json.loads(files["state.json"])
+        tensors = tensors_from(files["rank0.safetensors"], str(path))
+        return Saved(
+            iteration=state["iteration"],
+            interactions=state["interactions"],
+            lengths=state["lengths"],
+            resumes=state["resumes"],
+            tensors=tensors,
+            state=state,
+        )
+    except (KeyError, ValueError) as error:
+        raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
+
+
+def restore(
+    saved: Saved,
+    networks: Networks,
+    optimizers: dict[str, torch.optim.Adam],
+    collector: Collector,
+) -> None:
+    """Put a checkpoint's state back into a freshly built run."""
+    networks.load_state_dict(_under(saved.tensors, "networks"))
+    for phase, optimizer in optimizers.items():
+        slots: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in _under(saved.tensors, f"optimizer/{phase}").items():
+            index, _, slot = key.partition("/")
+            slots.setdefault(int(index), {})[slot] = tensor
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": slots, "param_groups": groups})
+    if networks.normalizer is not None:
+        networks.normalizer.moments.load(_numpy(_under(saved.tensors, "observation")))
+        networks.refresh()
+    if collector.reward_normalizer is not None:
+        reward = _numpy(_under(saved.tensors, "reward"))
+        collector.reward_normalizer.moments.load(reward)
+        # The environments restart, so their running returns do too.
+        collector.reward_normalizer.running[:] = 0.0
+    scores = collector.scores
+    scores.interactions, scores.episodes = saved.interactions, saved.state["episodes"]
+    scores.window.extend((score, length) for score, length in saved.state["window"])
+
+
+def _prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}/{name}": array for name, array in arrays.items()}
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    start = prefix + "/"
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+
+
+def _numpy(tensors: dict[str, Tensor]) -> dict[str, Any]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}

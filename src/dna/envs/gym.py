@@ -1,0 +1,168 @@
+"""Any Gymnasium environment: found by id or `module:factory`, stepped many at a time.
+
+`GymVector` resets an environment in the step that ends its episode, so it has no rows that
+only carry a reset, and keeps the true last observation beside.
+"""
+
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from dna.config import EnvConfig
+from dna.envs import Array, Factory, Making, Source, Step
+from dna.envs.guard import guard, one_line
+from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
+from dna.errors import BadInput, MissingExtra
+from dna.tweak import nearest
+
+
+def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
+    """What makes one environment of this id; refuses ids that do not exist."""
+    if not config.id:
+        raise BadInput("env.id: which environment? For example CartPole-v1")
+    options: dict[str, Any] = dict(config.options)
+    if render:
+        options["render_mode"] = "rgb_array"
+    if ":" in config.id:
+        return _imported(config.id, options, allow_import)
+    _check_registered(config.id)
+    return lambda: _make(config.id or "", options)
+
+
+def _make(env_id: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise BadInput(f"{env_id}: {str(error).splitlines()[0]}") from error
+    except Exception as error:
+        raise BadInput(f"{env_id}: cannot be made ({one_line(error)})") from error
+
+
+def _check_registered(env_id: str) -> None:
+    if env_id.startswith("MinAtar/"):
+        register_minatar()
+    try:
+        gymnasium.spec(env_id)
+    except gymnasium.error.Error:
+        known = list(gymnasium.registry)
+        hint = nearest(env_id, known) or "; `dna list envs` shows what is installed"
+        raise BadInput(f"{env_id}: no such environment{hint}") from None
+
+
+def register_minatar() -> None:
+    """MinAtar's ids appear only after its own call."""
+    if "MinAtar/Breakout-v1" in gymnasium.registry:
+        return
+    try:
+        minatar = importlib.import_module("minatar.gym")
+    except ImportError:
+        raise MissingExtra("MinAtar", "minatar") from None
+    minatar.register_envs()
+
+
+def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Source:
+    """`module:factory`, or Gymnasium's `module:Id-v0`; both run code of that module."""
+    module_name, _, name = env_id.partition(":")
+    if not allow_import:
+        raise BadInput(f"{env_id}: would import the module {module_name}; add --allow-import")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise BadInput(f"{env_id}: cannot import {module_name} ({one_line(error)})") from error
+    if name in gymnasium.registry:
+        return lambda: _make(name, options)
+    made = getattr(module, name, None)
+    if not callable(made):
+        raise BadInput(f"{env_id}: {module_name} has neither a callable nor an id '{name}'")
+    return lambda: made(**options)
+
+
+class GymVector:
+    """Many single environments in one process, on one thread or several."""
+
+    can_hold = True
+
+    def __init__(self, create: Factory, config: EnvConfig, making: Making) -> None:
+        self.envs = [self._create(create) for _ in range(making.agents)]
+        self.agents = making.agents
+        self.seeds = making.seeds
+        self.name = config.id or "environment"
+        self.limit = config.max_episode_steps
+        self._obs = ObservationCodec(self.envs[0].observation_space)
+        self._action = ActionCodec(self.envs[0].action_space)
+        self.observation, self.action = self._obs.spec, self._action.spec
+        self.elapsed = np.zeros(self.agents, dtype=np.int64)
+        self.threads = min(making.threads, self.agents)
+        self.pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+
+    @staticmethod
+    def _create(create: Factory) -> gymnasium.Env[Any, Any]:
+        env = create()
+        if not isinstance(env, gymnasium.Env):
+            raise BadInput(f"the factory made a {type(env).__name__}, not a gymnasium.Env")
+        return env
+
+    def reset(self) -> Array:
+        """Every environment from its own hashed seed."""
+        obs = self._obs.empty(self.agents)
+        self.elapsed[:] = 0
+        with guard(self.name):
+            for i, env in enumerate(self.envs):
+                obs[i] = self._obs.encode(env.reset(seed=self.seeds[i])[0])
+        check_finite("observation", obs)
+        return obs
+
+    def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
+        """Step, and reset at once what ended; an inactive row is not valid."""
+        out = Step(
+            obs=self._obs.empty(self.agents),
+            reward=np.zeros(self.agents, np.float32),
+            terminated=np.zeros(self.agents, np.bool_),
+            done=np.zeros(self.agents, np.bool_),
+            valid=np.ones(self.agents, np.bool_) if active is None else active.copy(),
+            final_obs={},
+        )
+        rows = np.flatnonzero(out.valid)
+        if self.pool is None:
+            self._step_rows(rows, action, out)
+        else:
+            parts = np.array_split(rows, self.threads)
+            list(self.pool.map(lambda part: self._step_rows(part, action, out), parts))
+        if len(rows) == self.agents:
+            check_finite("observation", out.obs)
+        check_finite("reward", out.reward)
+        return out
+
+    def _step_rows(self, rows: Array, action: Array, out: Step) -> None:
+        for i in rows:
+            with guard(self.name, i):
+                self._step_one(int(i), action[i], out)
+
+    def _step_one(self, i: int, action: Array, out: Step) -> None:
+        obs, reward, terminated, truncated, _ = self.envs[i].step(self._action.decode(action))
+        self.elapsed[i] += 1
+        truncated = truncated or (self.limit is not None and self.elapsed[i] >= self.limit)
+        out.reward[i], out.terminated[i] = reward, terminated
+        if terminated or truncated:
+            out.done[i] = True
+            last = self._obs.empty(1)
+            last[0] = self._obs.encode(obs)
+            out.final_obs[i] = last[0]
+            obs = self.envs[i].reset()[0]
+            self.elapsed[i] = 0
+        out.obs[i] = self._obs.encode(obs)
+
+    def uniform(self, rng: np.random.Generator) -> Array:
+        """Actions drawn uniformly from the space."""
+        return self._action.uniform(rng, self.agents)
+
+    def close(self) -> None:
+        """Close every environment and the threads."""
+        if self.pool is not None:
+            self.pool.shutdown()
+        for env in self.envs:
+            env.close()

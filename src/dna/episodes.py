@@ -1,0 +1,70 @@
+"""Scores: raw returns of whole episodes, counted by us for every kind of environment.
+
+The paper's score is the mean over the last 100 finished episodes of all agents.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dna.envs import Array, Step
+
+#: The paper's score: the mean over the last so many finished episodes.
+WINDOW = 100
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One finished episode; `interactions` counts all agents' steps when it ended."""
+
+    interactions: int
+    agent: int
+    score: float
+    length: int
+
+
+@dataclass
+class Scores:
+    """Raw returns and lengths of all agents' episodes, counted by us."""
+
+    agents: int
+    returns: Array = field(init=False)
+    lengths: Array = field(init=False)
+    window: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    interactions: int = 0
+    episodes: int = 0
+    fresh: list[Episode] = field(default_factory=list)  # finished since last asked
+
+    def __post_init__(self) -> None:
+        self.returns = np.zeros(self.agents)
+        self.lengths = np.zeros(self.agents, dtype=np.int64)
+
+    def add(self, step: Step, count: bool = True) -> None:
+        """Count one step of all agents; warm-up steps are no interactions of the run."""
+        self.returns += step.reward * step.valid
+        self.lengths += step.valid
+        if count:
+            self.interactions += int(step.valid.sum())
+        for agent in np.flatnonzero(step.done & step.valid):
+            score, length = float(self.returns[agent]), int(self.lengths[agent])
+            if count:
+                self.episodes += 1
+                self.window.append((score, length))
+                self.fresh.append(Episode(self.interactions, int(agent), score, length))
+            self.returns[agent], self.lengths[agent] = 0.0, 0
+
+    def take(self) -> list[Episode]:
+        """Episodes finished since the last call."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
+    @property
+    def score(self) -> float | None:
+        """Mean score of the last 100 episodes; None before the first ends."""
+        return float(np.mean([score for score, _ in self.window])) if self.window else None
+
+    @property
+    def length(self) -> float | None:
+        """Mean length of the last 100 episodes."""
+        return float(np.mean([length for _, length in self.window])) if self.window else None

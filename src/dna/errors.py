@@ -1,0 +1,58 @@
+"""The errors a user can meet: one line each, and the exit code of the command that meets it.
+
+Everything the package raises on purpose derives from `DnaError`; the command line prints it
+as one line on stderr. Anything else is a bug and keeps its traceback behind `--debug`.
+"""
+
+
+class DnaError(Exception):
+    """Something the user can mend; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class BadInput(DnaError):
+    """A setting, name or combination that cannot work. Nothing has been written."""
+
+    exit_code = 2
+
+
+class UnknownKey(BadInput):
+    """A dotted path that names no setting."""
+
+
+class MissingExtra(BadInput):
+    """An optional dependency that is not installed; the message names the extra."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional package: pip install 'ppo-dna[{extra}]'")
+
+
+class FolderBusy(DnaError):
+    """Another process writes to the run's folder."""
+
+    exit_code = 3
+
+
+class NonFinite(DnaError):
+    """A loss, gradient, reward or observation that is not a finite number."""
+
+    exit_code = 4
+
+
+class EnvironmentFailure(DnaError):
+    """The environment raised, or broke the Gymnasium contract, while running."""
+
+    exit_code = 5
+
+
+class StorageFailure(DnaError):
+    """A file that cannot be written, read or trusted."""
+
+    exit_code = 6
+
+
+class Preempted(DnaError):
+    """Stopped by a signal at an iteration's end, after saving; `dna resume` goes on."""
+
+    exit_code = 75

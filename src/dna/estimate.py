@@ -1,0 +1,31 @@
+"""From a rollout to a batch with V_targ and Â: lines 9-11 of algorithm 1 (section 4.2)."""
+
+from dna.batch import Batch, Rollout, flat
+from dna.config import Returns
+from dna.networks import Networks
+from dna.returns import advantage, explained_variance, td_lambda
+
+
+def estimate(
+    rollout: Rollout, networks: Networks, returns: Returns
+) -> tuple[Batch, dict[str, float]]:
+    """V_targ, V_adv and Â of a rollout (lines 9-11 of algorithm 1), as a flat batch."""
+    horizon, agents = rollout.reward.shape
+    value = networks.v_of_all(flat(rollout.obs)).view(horizon + 1, agents)
+    next_value = value[1:].clone()
+    if len(rollout.final_obs):
+        t, a = rollout.final_index.unbind(1)
+        next_value[t, a] = networks.v_of_all(rollout.final_obs)
+    args = (rollout.reward, next_value, rollout.terminated, rollout.done)
+    v_targ = td_lambda(*args, gamma=returns.gamma, lambda_=returns.lambda_v)
+    v_adv = td_lambda(*args, gamma=returns.gamma, lambda_=returns.lambda_pi)
+    batch = {
+        "obs": flat(rollout.obs[:-1]),
+        "action": flat(rollout.action),
+        "log_prob": flat(rollout.log_prob),
+        "advantage": flat(advantage(v_adv, value[:-1])),
+        "v_targ": flat(v_targ),
+        "weight": flat(rollout.weight),
+    }
+    explained = explained_variance(flat(value[:-1]), batch["v_targ"], batch["weight"])
+    return batch, {"returns/explained_variance": explained}

@@ -1,0 +1,94 @@
+"""A run's folder: what is where, and whether a run may begin in it.
+
+    config.json    configuration, seed, digest        metrics.jsonl  one line per iteration
+    machine.json   versions, hardware, threads        episodes.csv   one line per episode
+    checkpoints/   state, newest last                 timings.jsonl  wall-clock split
+    policy/        the final, self-contained policy   tensorboard/   event files
+    done           the result, once the run is over
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dna.config import Config, json_tree
+from dna.errors import BadInput
+from dna.storage import read_json, remove_folder, write_json
+from dna.tweak import digest, from_tree
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths and small files of one run."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, text: str | Path) -> "RunFolder":
+        """An existing run, or one line that says there is none."""
+        folder = cls(Path(text))
+        if not folder.exists:
+            raise BadInput(f"{text}: no run here (no config.json); `dna train` makes one")
+        return folder
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was begun here."""
+        return (self.path / "config.json").is_file()
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has reached its end."""
+        return (self.path / "done").is_file()
+
+    @property
+    def policy(self) -> Path:
+        """Where the final policy is."""
+        return self.path / "policy"
+
+    def begin(self, config: Config, seed: int) -> None:
+        """Write what the run is."""
+        tree = {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
+        write_json(self.path / "config.json", tree)
+
+    def read(self) -> tuple[Config, int]:
+        """(configuration, seed) of this run."""
+        return read_config(self.path / "config.json")
+
+    def write_machine(self, tree: dict[str, Any]) -> None:
+        """Write `machine.json`."""
+        write_json(self.path / "machine.json", tree)
+
+    def machine(self) -> dict[str, Any]:
+        """Read `machine.json`; empty before it was written."""
+        path = self.path / "machine.json"
+        tree: dict[str, Any] = read_json(path) if path.is_file() else {}
+        return tree
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the result: the run is over."""
+        write_json(self.path / "done", result)
+
+    def result(self) -> dict[str, Any] | None:
+        """The result of a finished run."""
+        tree: dict[str, Any] | None = read_json(self.path / "done") if self.done else None
+        return tree
+
+    def clear(self) -> None:
+        """Delete a run, and nothing that is not one."""
+        remove_folder(self.path)
+
+
+def read_config(path: Path) -> tuple[Config, int]:
+    """A run's `config.json`, or a bare configuration (seed 0)."""
+    tree = read_json(path)
+    if not isinstance(tree, dict):
+        raise BadInput(f"{path}: expected a JSON object with settings")
+    bare = "config" not in tree
+    seed = 0 if bare else tree.get("seed", 0)
+    if not isinstance(seed, int) or seed < 0:
+        raise BadInput(f"{path}: seed: given {seed!r}, must be an integer of at least 0")
+    try:
+        return from_tree(tree if bare else tree["config"]), seed
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None

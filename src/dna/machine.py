@@ -1,0 +1,70 @@
+"""What a run was made with: versions, hardware, threads. Written to `machine.json`."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PACKAGES = (
+    "ppo-dna torch numpy gymnasium pydantic safetensors minatar ale-py mujoco envpool".split()
+)
+
+
+def versions() -> dict[str, str | None]:
+    """Installed versions of everything that can move a curve."""
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def describe(device: torch.device, env_threads: int) -> dict[str, Any]:
+    """This process's machine, as plain JSON."""
+    return {
+        "versions": versions(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "device": str(device),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "torch_threads": torch.get_num_threads(),
+        "env_threads": env_threads,
+        "git": _git(),
+    }
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git() -> dict[str, Any] | None:
+    """The commit of the package's own checkout, if it has one."""
+    root = Path(__file__).resolve().parent
+
+    def run(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = run("rev-parse", "HEAD")
+    if commit is None or run("ls-files", "--error-unmatch", "config.py") is None:
+        return None
+    return {"commit": commit, "dirty": bool(run("status", "--porcelain"))}

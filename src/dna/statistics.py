@@ -1,0 +1,117 @@
+"""Running statistics and the two normalizers of appendix A.
+
+Statistics are kept in float64 and are mergeable (Chan et al.), so that many ranks or a long
+run lose nothing. `ObservationNormalizer` is shared by both networks and is part of the saved
+policy; `RewardNormalizer` belongs to training alone.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+class RunningMoments:
+    """Count, mean and sum of squared deviations of everything seen, element by element."""
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.count = 0.0
+        self.mean: Array = np.zeros(shape)
+        self.m2: Array = np.zeros(shape)
+
+    def update(self, batch: npt.NDArray[np.generic]) -> None:
+        """Add a batch of samples; the first axis counts them."""
+        if len(batch) == 0:
+            return
+        other = RunningMoments(self.mean.shape)
+        samples = batch.astype(np.float64)
+        other.count = float(len(samples))
+        other.mean = samples.mean(axis=0)
+        other.m2 = np.square(samples - other.mean).sum(axis=0)
+        self.merge(other)
+
+    def merge(self, other: "RunningMoments") -> None:
+        """Add everything `other` has seen."""
+        if other.count == 0:
+            return
+        total = self.count + other.count
+        delta = other.mean - self.mean
+        self.mean = self.mean + delta * (other.count / total)
+        self.m2 = self.m2 + other.m2 + np.square(delta) * (self.count * other.count / total)
+        self.count = total
+
+    @property
+    def variance(self) -> Array:
+        """Population variance; one before anything was seen, so that scaling does nothing."""
+        return np.ones_like(self.m2) if self.count == 0 else self.m2 / self.count
+
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint holds."""
+        return {"count": np.asarray(self.count), "mean": self.mean, "m2": self.m2}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """The inverse of `state`."""
+        self.count = float(state["count"])
+        self.mean = np.array(state["mean"], dtype=np.float64)
+        self.m2 = np.array(state["m2"], dtype=np.float64)
+
+
+class ObservationNormalizer:
+    """s' = gain · clip((s − s_μ) / s_σ, −clip, clip), statistics over all states seen."""
+
+    #: Keeps a constant element finite; the authors' value.
+    epsilon = 1e-5
+
+    def __init__(self, shape: tuple[int, ...], clip: float, gain: float) -> None:
+        self.moments = RunningMoments(shape)
+        self.clip = clip
+        self.gain = gain
+
+    def update(self, observations: npt.NDArray[np.generic]) -> None:
+        """Add a batch of states; pixels count as they reach the networks, in [0, 1]."""
+        divisor = 255.0 if observations.dtype == np.uint8 else 1.0
+        self.moments.update(observations.astype(np.float64) / divisor)
+
+    def shift_and_scale(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """(s_μ, 1 / (s_σ + 10⁻⁵)) as the networks apply them."""
+        scale = 1.0 / (np.sqrt(self.moments.variance) + self.epsilon)
+        return self.moments.mean.astype(np.float32), scale.astype(np.float32)
+
+
+class RewardNormalizer:
+    """r' = clip(r / √Var[R], −clip, clip), R the running discounted return of each agent."""
+
+    def __init__(
+        self,
+        agents: int,
+        gamma: float,
+        clip: float,
+        episode_end: Literal["reset", "carry_last"] = "reset",
+    ) -> None:
+        self.moments = RunningMoments()
+        self.gamma = gamma  # bound to the agent's γ: a second γ here is a classic silent bug
+        self.clip = clip
+        self.episode_end = episode_end
+        self.running = np.zeros(agents)
+
+    def __call__(
+        self,
+        reward: npt.NDArray[np.float32],
+        done: npt.NDArray[np.bool_],
+        valid: npt.NDArray[np.bool_],
+    ) -> npt.NDArray[np.float32]:
+        """Update the statistics with one step of all agents, then scale its rewards."""
+        if self.episode_end == "carry_last":
+            # The authors' code: the terminal step restarts R at its own reward and keeps it.
+            step = reward + self.gamma * self.running * ~done
+            self.running = np.where(valid, step, self.running)
+            self.moments.update(self.running[valid])
+        else:
+            self.running = np.where(valid, reward + self.gamma * self.running, self.running)
+            self.moments.update(self.running[valid])
+            self.running[done & valid] = 0.0
+        scale = 1.0 / np.sqrt(self.moments.variance + 1e-8)
+        return np.clip(reward * scale, -self.clip, self.clip).astype(np.float32)

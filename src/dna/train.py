@@ -1,0 +1,248 @@
+"""Training: algorithm 1 of the paper, for any list of phases.
+
+`train` is a pure function of (config, seed) up to wall-clock: two runs write the same bytes.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from dna import checkpoint
+from dna.clock import Clock
+from dna.config import AnyPhase, Config
+from dna.envs import Making, Source, VectorEnv, make
+from dna.errors import BadInput, Preempted
+from dna.estimate import estimate
+from dna.folder import RunFolder
+from dna.machine import describe
+from dna.metrics import Files, Row, Sink
+from dna.networks import Networks
+from dna.optimise import make_optimizers, run_phase
+from dna.policy import save_policy
+from dna.randomness import generator, integer
+from dna.replay import Replay
+from dna.rollout import Collector
+from dna.signals import Stop, stop_signals
+from dna.storage import locked, remove_folder
+
+#: Checkpoints to keep; the newest of them is the one `dna resume` continues.
+KEEP = 3
+
+
+@dataclass(frozen=True)
+class How:
+    """How to run, never what: nothing here can change a result."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None  # torch; None: let torch choose
+    env_threads: int = 1
+    checkpoint_every: int | None = None  # interactions; None: ten times in the run
+    allow_import: bool = False
+
+
+def train(
+    config: Config,
+    seed: int,
+    path: Path,
+    *,
+    how: How | None = None,
+    sinks: Sequence[Sink] = (),
+    source: Source = None,
+) -> dict[str, Any]:
+    """Train in this folder, continuing its newest checkpoint if it has one."""
+    how = how or How()
+    folder = RunFolder(path)
+    if how.threads is not None:
+        torch.set_num_threads(how.threads)
+    saved = checkpoint.latest(path) if folder.exists else None
+    resumes = saved.resumes + 1 if saved else 0
+    env = _environments(config, seed, resumes, how, source)
+    try:
+        run = Run(config, seed, folder, env, how)
+        with locked(path), stop_signals() as stop:
+            run.open(saved, resumes)
+            return run.loop(sinks, stop)
+    finally:
+        env.close()
+
+
+class Run:
+    """The state of one training run."""
+
+    def __init__(
+        self, config: Config, seed: int, folder: RunFolder, env: VectorEnv, how: How
+    ) -> None:
+        self.config, self.seed, self.folder, self.how = config, seed, folder, how
+        self.networks = build_networks(config, seed, env, _device(how.device))
+        self.optimizers = make_optimizers(config, self.networks)
+        self.collector = Collector(env, self.networks, config, seed)
+        self.replay = Replay(config.replay_length)
+        self.clock = Clock()
+        self.iteration = 0
+        self.resumes = 0
+        self.next_checkpoint = 0
+        self.files: Files
+
+    def open(self, saved: checkpoint.Saved | None, resumes: int) -> None:
+        """Begin the folder, or continue it from a checkpoint; then warm up."""
+        self.resumes = resumes
+        machine = describe(self.networks.device, self.how.env_threads)
+        if saved is None:
+            self.folder.begin(self.config, self.seed)
+            self.files = Files(self.folder.path)
+        else:
+            checkpoint.restore(saved, self.networks, self.optimizers, self.collector)
+            self.iteration = saved.iteration
+            self.files = Files(self.folder.path, saved.lengths)
+        machine |= {"resumes": resumes, "exact": resumes == 0}
+        machine["warm_up_steps"] = self.collector.warm_up() if saved is None else 0
+        if resumes:
+            machine["why_not_exact"] = "environments were restarted when the run was resumed"
+        self.folder.write_machine(machine)
+        self.next_checkpoint = self.collector.scores.interactions + self.checkpoint_every
+
+    def loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
+        """Iterate to the end of the budget."""
+        start, first = time.perf_counter(), self.collector.scores.interactions
+        everyone: list[Sink] = [self.files, *sinks]
+        try:
+            while self.collector.scores.interactions < self.config.interactions:
+                before = time.perf_counter(), self.collector.scores.interactions
+                metrics = self.iterate()
+                row = self._row(metrics, before, start)
+                for sink in everyone:
+                    sink.write(row)
+                self.iteration += 1
+                self._checkpoint_if_due(stop)
+            return self._finish(time.perf_counter() - start, first)
+        finally:
+            for sink in everyone:
+                sink.close()
+
+    def iterate(self) -> dict[str, float]:
+        """One iteration of algorithm 1."""
+        config, clock, networks = self.config, self.clock, self.networks
+        progress = self.collector.scores.interactions / config.interactions
+        rollout = self.collector.collect(self.iteration, clock)
+        with clock("returns"):
+            batch, metrics = estimate(rollout, networks, config.returns)
+            batch = {name: column.to(networks.device) for name, column in batch.items()}
+            self.replay.add(batch)
+        for phase in config.phases:
+            if due(phase, self.iteration):
+                data = batch if phase.reads == "rollout" else self.replay.batch(phase.every)
+                rng = generator(self.seed, f"shuffle/{phase.name}", self.iteration)
+                optimizer = self.optimizers[phase.name]
+                with clock(phase.name):
+                    metrics |= run_phase(phase, networks, optimizer, data, rng, progress)
+                if phase.reads == "replay" and phase.every == self.replay.length:
+                    self.replay.clear()
+        return metrics
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Interactions between checkpoints."""
+        return self.how.checkpoint_every or max(self.config.interactions // 10, 1)
+
+    def save(self) -> None:
+        """Write a checkpoint and forget those beyond the newest few."""
+        progress = {"iteration": self.iteration, "resumes": self.resumes}
+        progress |= {"lengths": self.files.sync()}
+        checkpoint.save(
+            self.folder.path, self.networks, self.optimizers, self.collector, progress
+        )
+        for old in sorted((self.folder.path / "checkpoints").glob("[0-9]*"))[:-KEEP]:
+            remove_folder(old)
+
+    def _checkpoint_if_due(self, stop: Stop) -> None:
+        interactions = self.collector.scores.interactions
+        # A replay is not saved: PPG checkpoints where it is empty, after its auxiliary phase.
+        if self.replay.batches and not stop.asked:
+            return
+        if stop.asked and not self.replay.batches:
+            self.save()
+        if stop.asked:
+            raise Preempted(f"stopped by {stop.asked}; `dna resume {self.folder.path}` goes on")
+        if interactions >= self.next_checkpoint and interactions < self.config.interactions:
+            self.save()
+            self.next_checkpoint = interactions + self.checkpoint_every
+
+    def _row(self, metrics: dict[str, float], before: tuple[float, int], start: float) -> Row:
+        scores, now = self.collector.scores, time.perf_counter()
+        return Row(
+            iteration=self.iteration,
+            interactions=scores.interactions,
+            total=self.config.interactions,
+            episodes=scores.episodes,
+            score=scores.score,
+            length=scores.length,
+            metrics=metrics,
+            seconds=self.clock.take(),
+            elapsed=now - start,
+            rate=(scores.interactions - before[1]) / (now - before[0]),
+            finished=tuple(scores.take()),
+        )
+
+    def _finish(self, seconds: float, first: int) -> dict[str, Any]:
+        scores = self.collector.scores
+        about = {
+            "algorithm": self.config.algorithm,
+            "seed": self.seed,
+            "interactions": scores.interactions,
+            "episodes": scores.episodes,
+            "score": scores.score,
+        }
+        self.save()
+        save_policy(self.folder.policy, self.networks, self.config, about)
+        rate = (scores.interactions - first) / seconds if seconds > 0 else 0.0
+        result = {"run": str(self.folder.path)} | about | {"interactions_per_second": rate}
+        self.folder.finish(result)
+        return result
+
+
+def build_networks(
+    config: Config, seed: int, env: VectorEnv, device: torch.device
+) -> Networks:
+    """Networks whose first weights depend on the seed alone, whatever torch drew before."""
+    gaussian = env.action.kind == "gaussian"
+    for phase in config.phases:
+        if phase.kind == "distil" and phase.constraint != "kl":
+            if gaussian == (phase.constraint == "logit_mse"):
+                kind = "real-valued" if gaussian else "discrete"
+                raise BadInput(
+                    f"{phase.name}.constraint: '{phase.constraint}' is not for {kind} actions; use kl"
+                )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(seed, "weights"))
+        return Networks(config, env.observation, env.action).to(device)
+
+
+def due(phase: AnyPhase, iteration: int) -> bool:
+    """Whether the phase runs on this iteration (counted from 0)."""
+    if phase.kind == "distil" and phase.first == "skip" and iteration == 0:
+        return False
+    return (iteration + 1) % phase.every == 0
+
+
+def _environments(
+    config: Config, seed: int, resumes: int, how: How, source: Source
+) -> VectorEnv:
+    seeds = tuple(integer(seed, "env", agent, resumes) for agent in range(config.agents))
+    making = Making(config.agents, seeds, how.env_threads, how.allow_import)
+    env = make(config.env, making, source)
+    if env.agents != config.agents:
+        env.close()
+        raise BadInput(f"agents: given {config.agents}, but the VectorEnv has {env.agents}")
+    return env
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: torch sees no GPU here; use --device cpu")
+    return torch.device(name)

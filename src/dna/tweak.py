@@ -1,0 +1,223 @@
+"""Reading, changing and naming configurations: `tweak` is the only way to change a setting.
+
+A change is made on the JSON tree at a dotted path (phases are addressed by their name) and
+the *whole* model is validated again, so a preset with an override is as safe as a preset.
+"""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dna.config import (
+    Auxiliary,
+    Config,
+    Distil,
+    Joint,
+    Linear,
+    ObservationNorm,
+    Policy,
+    RewardNorm,
+    Value,
+    WarmUp,
+    json_tree,
+)
+from dna.errors import BadInput, UnknownKey
+
+_PHASES: dict[str, type[BaseModel]] = {
+    model.model_fields["kind"].default: model
+    for model in (Policy, Joint, Value, Distil, Auxiliary)
+}
+#: Settings that may be off (None): naming a key inside one turns it on with its defaults.
+_OPTIONAL: dict[str, type[BaseModel]] = {
+    "normalize_observation": ObservationNorm,
+    "normalize_reward": RewardNorm,
+    "warm_up": WarmUp,
+    "learning_rate": Linear,
+    "epsilon": Linear,
+    "entropy_bonus": Linear,
+}
+
+
+def tweak(config: Config, **changes: Any) -> Config:
+    """`tweak(DNA, **{"policy.sgd.epochs": 1})`: the configuration with these settings changed."""
+    tree = json_tree(config)
+    for path, value in changes.items():
+        _set(tree, path, value)
+    return from_tree(tree)
+
+
+def without(config: Config, name: str) -> Config:
+    """The configuration without the phase of that name (an ablation)."""
+    tree = json_tree(config)
+    _phase(tree, name)
+    tree["phases"] = [phase for phase in tree["phases"] if phase["name"] != name]
+    return from_tree(tree)
+
+
+def at(config: Config, path: str) -> Any:
+    """The value at a dotted path, as JSON."""
+    node: Any = json_tree(config)
+    for step in _steps(node, path):
+        node = node[step]
+    return node
+
+
+def from_tree(tree: Mapping[str, Any]) -> Config:
+    """Validate a JSON tree; a failure is one line that names the key."""
+    try:
+        return Config.model_validate_json(json.dumps(tree))
+    except ValidationError as error:
+        raise BadInput(_one_line(error, tree)) from None
+
+
+def from_json(text: str, source: str) -> Config:
+    """A configuration file's text; `source` names the file in errors."""
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{source}: not JSON ({str(error).splitlines()[0]})") from None
+    if not isinstance(tree, dict):
+        raise BadInput(f"{source}: expected a JSON object with settings")
+    try:
+        return from_tree(tree)
+    except BadInput as error:
+        raise BadInput(f"{source}: {error}") from None
+
+
+def parse_overrides(pairs: list[str]) -> dict[str, Any]:
+    """`key=value` words from the command line; values are JSON, else plain strings."""
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise BadInput(f"{_shown(pair)}: expected key=value, for example returns.gamma=0.99")
+        if key in changes:
+            raise BadInput(f"{_shown(key)}: given twice")
+        try:
+            changes[key] = json.loads(text, parse_constant=str)
+        except (ValueError, RecursionError):
+            changes[key] = text
+    return changes
+
+
+def digest(config: Config, seed: int | None = None) -> str:
+    """12 hex digits that name a configuration (and its seed): sha256 of its canonical JSON."""
+    value: Any = json_tree(config) if seed is None else [json_tree(config), seed]
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def differences(ours: Config, theirs: Config) -> dict[str, tuple[Any, Any]]:
+    """Dotted path → (ours, theirs) for every leaf that is not the same in both."""
+    left, right = _leaves(_by_name(ours)), _leaves(_by_name(theirs))
+    paths = list(left) + [path for path in right if path not in left]
+    pairs = {path: (left.get(path), right.get(path)) for path in paths}
+    return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """`; did you mean 'epochs'?`, or the known words when none is near."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; known: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+
+
+def _by_name(config: Config) -> dict[str, Any]:
+    tree = json_tree(config)
+    phases = {phase["name"]: phase for phase in tree.pop("phases")}
+    return {"phases": list(phases)} | tree | phases
+
+
+def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(node, dict):
+        return {prefix: node}
+    leaves: dict[str, Any] = {}
+    for key, value in node.items():
+        leaves |= _leaves(value, f"{prefix}.{key}" if prefix else key)
+    return leaves
+
+
+def _phase(tree: Mapping[str, Any], name: str) -> Any:
+    for phase in tree["phases"]:
+        if phase["name"] == name:
+            return phase
+    names = [phase["name"] for phase in tree["phases"]]
+    raise UnknownKey(f"{_shown(name)}: no such phase{nearest(name, names)}")
+
+
+def _steps(tree: Mapping[str, Any], path: str) -> list[Any]:
+    """The path as keys into the JSON tree; phases by name."""
+    words = path.split(".")
+    names = [phase["name"] for phase in tree["phases"]]
+    return ["phases", names.index(words[0]), *words[1:]] if words[0] in names else [*words]
+
+
+def _set(tree: dict[str, Any], path: str, value: Any) -> None:
+    words = path.split(".")
+    names = [phase["name"] for phase in tree["phases"]]
+    node, known = tree, [*Config.model_fields, *names]
+    if words[0] in names:
+        node = _phase(tree, words[0])
+        known = list(_PHASES[node["kind"]].model_fields)
+        words = words[1:] or [""]
+    for word in words[:-1]:
+        _check(word, known, path)
+        node, known = _descend(node, word, path)
+    _check(words[-1], known, path)
+    node[words[-1]] = value
+
+
+def _check(word: str, known: list[str] | None, path: str) -> None:
+    if known is not None and word not in known:
+        raise UnknownKey(f"{_shown(path)}: no '{_shown(word)}'{nearest(word, known)}")
+
+
+def _descend(
+    node: dict[str, Any], word: str, path: str
+) -> tuple[dict[str, Any], list[str] | None]:
+    """One step down, and the keys known there (None: any)."""
+    child = node[word]
+    if not isinstance(child, dict) and word in _OPTIONAL:
+        child = node[word] = {}
+    if not isinstance(child, dict):
+        raise UnknownKey(f"{_shown(path)}: '{word}' is a single value and has no keys inside")
+    if word == "options":
+        return child, None  # keyword arguments of the environment
+    model = _OPTIONAL.get(word)
+    return child, list(child) if model is None else list(model.model_fields)
+
+
+def _one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
+    """Pydantic's first complaint with our path: `policy.sgd.epochs: given -1, …`."""
+    first = error.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    path = _our_path(first["loc"], tree)
+    if first["type"] == "value_error":
+        return _shown(f"{path}.{message}" if path else message)
+    if first["type"] == "extra_forbidden":
+        return f"{_shown(path)}: no such setting"
+    given = _shown(json.dumps(first["input"], default=str, ensure_ascii=True), 60)
+    if first["type"] == "missing":
+        return f"{_shown(path)}: must be given"
+    return f"{_shown(path)}: given {given}, {message[0].lower()}{message[1:]}"
+
+
+def _our_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
+    words = list(location)
+    if len(words) > 1 and words[0] == "phases" and isinstance(words[1], int):
+        phases = tree["phases"]
+        phase = phases[words[1]] if isinstance(phases, list) else {}
+        name = phase.get("name", words[1]) if isinstance(phase, dict) else words[1]
+        words = [name, *words[3:]]
+    return ".".join(str(word) for word in words if word not in ("number", "linear"))
+
+
+def _shown(text: str, limit: int = 150) -> str:
+    """User text safe for one line: control characters escaped, length bounded."""
+    safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return safe if len(safe) <= limit else safe[: limit - 1] + "…"

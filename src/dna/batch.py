@@ -40,16 +40,14 @@ def minibatches(batch: Batch, size: int, rng: np.random.Generator) -> Iterator[B
     """One epoch: every row once, in a fresh order, `size` rows at a time."""
     order = torch.from_numpy(rng.permutation(len(batch["weight"])))
     order = order.to(batch["weight"].device)
-    for rows in order.split(size):
+    for rows in torch.split(order, size):
         yield {name: column[rows] for name, column in batch.items()}
 
 
 @torch.no_grad()
-def in_chunks(
-    function: Callable[[Tensor], Tensor], obs: Tensor, rows: int = 2048
-) -> Tensor:
+def in_chunks(function: Callable[[Tensor], Tensor], obs: Tensor, rows: int = 2048) -> Tensor:
     """`function` over all rows without gradient, a bounded number of rows at a time."""
-    return torch.cat([function(chunk) for chunk in obs.split(rows)])
+    return torch.cat([function(chunk) for chunk in torch.split(obs, rows)])
 
 
 def flat(x: Tensor) -> Tensor:

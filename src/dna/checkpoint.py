@@ -45,7 +45,10 @@ def save(
     for phase, optimizer in optimizers.items():
         for index, slots in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{phase}/{index}/{k}": v for k, v in slots.items()}
-    arrays: dict[str, Any] = {"scores/returns": scores.returns, "scores/lengths": scores.lengths}
+    arrays: dict[str, Any] = {
+        "scores/returns": scores.returns,
+        "scores/lengths": scores.lengths,
+    }
     if networks.normalizer is not None:
         arrays |= _prefixed("observation", networks.normalizer.moments.state())
     if collector.reward_normalizer is not None:

@@ -54,7 +54,7 @@ class EnvConfig(Frozen):
     id: str | None = None
     max_episode_steps: Count | None = None
     time_limit: Literal["bootstrap", "terminal"] = "bootstrap"
-    options: dict[str, Option] = {}
+    options: dict[str, Option] = Field(default_factory=dict)
 
 
 class Network(Frozen):

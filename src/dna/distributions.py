@@ -22,7 +22,7 @@ class Distribution(Protocol):
     parameters: int  # columns of the policy head
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
-        """An action from standard noise of `draw`'s making, so that randomness stays outside."""
+        """An action made of standard noise from `draw`: randomness stays outside."""
 
     def mode(self, params: Tensor) -> Tensor:
         """The most likely action."""
@@ -48,7 +48,7 @@ class Categorical:
         self.parameters = sum(sizes)
 
     def _split(self, params: Tensor) -> tuple[Tensor, ...]:
-        return params.split(self.sizes, dim=-1)
+        return torch.split(params, list(self.sizes), dim=-1)
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
         """Gumbel-max: argmax(logits + noise) is a draw from softmax(logits)."""

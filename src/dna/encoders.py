@@ -17,13 +17,11 @@ from dna.spaces import ObservationSpec
 
 #: NatureCNN's three convolutions need at least this many pixels each way.
 NATURE_MINIMUM = 36
-Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+Layer = TypeVar("Layer", bound=nn.Linear | nn.Conv2d)
 _WIDTH = {"mlp": 64, "small": 128, "nature": 512, "impala": 256}
 
 
-def build_encoder(
-    settings: Network, obs: ObservationSpec
-) -> tuple[nn.Module, nn.Module, int]:
+def build_encoder(settings: Network, obs: ObservationSpec) -> tuple[nn.Module, nn.Module, int]:
     """(encoder, the activation behind it, its width) for these observations."""
     name = _choose(settings, obs)
     width = settings.width or _WIDTH[name]
@@ -51,11 +49,15 @@ def _choose(settings: Network, obs: ObservationSpec) -> str:
             return "mlp"
         return "nature" if min(obs.shape[:2]) >= NATURE_MINIMUM else "small"
     if name != "mlp" and obs.kind == "vector":
-        raise BadInput(f"network.encoder: '{name}' reads images, but the environment "
-                       f"gives vectors of shape {obs.shape}; use mlp or auto")
+        raise BadInput(
+            f"network.encoder: '{name}' reads images, but the environment "
+            f"gives vectors of shape {obs.shape}; use mlp or auto"
+        )
     if name == "nature" and min(obs.shape[:2]) < NATURE_MINIMUM:
-        raise BadInput(f"network.encoder: 'nature' needs {NATURE_MINIMUM} pixels each way, "
-                       f"the environment gives {obs.shape[:2]}; use small or auto")
+        raise BadInput(
+            f"network.encoder: 'nature' needs {NATURE_MINIMUM} pixels each way, "
+            f"the environment gives {obs.shape[:2]}; use small or auto"
+        )
     return name
 
 
@@ -86,7 +88,10 @@ def _nature(settings: Network, obs: ObservationSpec, width: int) -> nn.Module:
 
 
 def _convolutional(
-    settings: Network, obs: ObservationSpec, width: int, convolutions: list[tuple[int, int, int]]
+    settings: Network,
+    obs: ObservationSpec,
+    width: int,
+    convolutions: list[tuple[int, int, int]],
 ) -> nn.Module:
     height, across, channels = obs.shape
     layers: list[nn.Module] = []

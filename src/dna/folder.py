@@ -1,10 +1,10 @@
 """A run's folder: what is where, and whether a run may begin in it.
 
-    config.json    configuration, seed, digest        metrics.jsonl  one line per iteration
-    machine.json   versions, hardware, threads        episodes.csv   one line per episode
-    checkpoints/   state, newest last                 timings.jsonl  wall-clock split
-    policy/        the final, self-contained policy   tensorboard/   event files
-    done           the result, once the run is over
+config.json    configuration, seed, digest        metrics.jsonl  one line per iteration
+machine.json   versions, hardware, threads        episodes.csv   one line per episode
+checkpoints/   state, newest last                 timings.jsonl  wall-clock split
+policy/        the final, self-contained policy   tensorboard/   event files
+done           the result, once the run is over
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,24 @@ from typing import Any
 
 from dna.config import Config, json_tree
 from dna.errors import BadInput
-from dna.storage import read_json, remove_folder, write_json
+from dna.storage import read_json, remove, write_json
 from dna.tweak import digest, from_tree
+
+#: Everything a run or a command on it writes. `config.json` goes last: it marks the run.
+OWN = [
+    "done",
+    "eval.json",
+    "curve.png",
+    "episode.mp4",
+    "policy",
+    "checkpoints",
+    "tensorboard",
+    "timings.jsonl",
+    "episodes.csv",
+    "metrics.jsonl",
+    "machine.json",
+    "config.json",
+]
 
 
 @dataclass(frozen=True)
@@ -75,8 +91,9 @@ class RunFolder:
         return tree
 
     def clear(self) -> None:
-        """Delete a run, and nothing that is not one."""
-        remove_folder(self.path)
+        """Delete a run's own files, and nothing else that may lie beside them."""
+        for name in OWN:
+            remove(self.path / name)
 
 
 def read_config(path: Path) -> tuple[Config, int]:

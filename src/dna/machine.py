@@ -9,9 +9,18 @@ from typing import Any
 
 import torch
 
-PACKAGES = (
-    "ppo-dna torch numpy gymnasium pydantic safetensors minatar ale-py mujoco envpool".split()
-)
+PACKAGES = [
+    "ppo-dna",
+    "torch",
+    "numpy",
+    "gymnasium",
+    "pydantic",
+    "safetensors",
+    "minatar",
+    "ale-py",
+    "mujoco",
+    "envpool",
+]
 
 
 def versions() -> dict[str, str | None]:

@@ -5,6 +5,7 @@ the byte for equal (config, seed); wall-clock goes to `timings.jsonl`. TensorBoa
 trackers see CleanRL's tags, with SB3's as aliases, so existing dashboards work.
 """
 
+import importlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -123,11 +124,9 @@ class TensorBoard:
     def __init__(self, folder: Path, config: dict[str, Any], purge: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer = SummaryWriter(  # type: ignore[no-untyped-call]
-            str(folder / "tensorboard"), purge_step=purge
-        )
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
         table = "\n".join(f"|{key}|{value}|" for key, value in config.items())
-        self.writer.add_text("hyperparameters", f"|key|value|\n|-|-|\n{table}")  # type: ignore[no-untyped-call]
+        self.writer.add_text("hyperparameters", f"|key|value|\n|-|-|\n{table}")
 
     def write(self, row: Row) -> None:
         """Scalars of one iteration and of the episodes it finished."""
@@ -140,7 +139,7 @@ class TensorBoard:
 
     def close(self) -> None:
         """Flush and close."""
-        self.writer.close()  # type: ignore[no-untyped-call]
+        self.writer.close()
 
 
 class Tracker:
@@ -148,16 +147,20 @@ class Tracker:
 
     def __init__(self, service: str, project: str, name: str, config: dict[str, Any]) -> None:
         try:
-            module = __import__(service)
+            self.module = importlib.import_module(service)
         except ImportError:
             raise MissingExtra(f"--track {service}", "track") from None
-        self.module = module
-        module.init(project=project, name=name, config=config)
+        self.about: dict[str, Any] = {"project": project, "name": name, "config": config}
+        self.started = False
 
     def write(self, row: Row) -> None:
-        """One iteration, with `global_step` as the x axis."""
+        """One iteration, with `global_step` as the x axis; the first one opens the run."""
+        if not self.started:
+            self.module.init(**self.about)
+            self.started = True
         self.module.log(scalars(row) | {"global_step": row.interactions})
 
     def close(self) -> None:
         """End the tracked run."""
-        self.module.finish()
+        if self.started:
+            self.module.finish()

@@ -4,7 +4,6 @@
 from the phases, behind one preprocessing whose statistics both networks share.
 """
 
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import torch
@@ -108,8 +107,12 @@ class Networks(nn.Module):
         norm = config.normalize_observation
         self.obs, self.action = obs, action
         self.distribution = distribution(action)
-        self.normalizer = norm and ObservationNormalizer(obs.shape, norm.clip, norm.gain)
-        self.preprocess = Preprocess(obs, norm and norm.clip, norm.gain if norm else 1.0)
+        self.normalizer = (
+            ObservationNormalizer(obs.shape, norm.clip, norm.gain) if norm else None
+        )
+        self.preprocess = Preprocess(
+            obs, norm.clip if norm else None, norm.gain if norm else 1.0
+        )
         projection = any(p.kind == "distil" and p.target == "projection" for p in config.phases)
         self.policy = PolicyNetwork(config.network, obs, action, projection)
         self.value: ValueNetwork | None = None
@@ -154,9 +157,9 @@ class Networks(nn.Module):
 
     def weights(self, which: Literal["policy", "value", "both"]) -> list[nn.Parameter]:
         """θ_π, θ_V, or both: what a phase's optimizer may move."""
-        parts: Iterable[nn.Module | None] = {
-            "policy": [self.policy],
-            "value": [self.value],
-            "both": [self.policy, self.value],
-        }[which]
+        parts: list[nn.Module | None] = []
+        if which in ("policy", "both"):
+            parts.append(self.policy)
+        if which in ("value", "both"):
+            parts.append(self.value)
         return [p for part in parts if part for p in part.parameters() if p.requires_grad]

@@ -1,7 +1,6 @@
 """One engine for every phase: freeze, then epochs of mini-batches with the phase's own Adam."""
 
 import math
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,13 +12,6 @@ from dna.config import AnyPhase, Config, resolve
 from dna.errors import NonFinite
 from dna.networks import Networks
 from dna.phases import freeze, loss
-
-
-class World(Protocol):
-    """Other ranks of the same run; None for a run of its own."""
-
-    def average_gradients(self, parameters: list[nn.Parameter]) -> None:
-        """Replace each gradient by its mean over all ranks."""
 
 
 def make_optimizers(config: Config, networks: Networks) -> dict[str, torch.optim.Adam]:
@@ -39,7 +31,6 @@ def run_phase(
     batch: Batch,
     rng: np.random.Generator,
     progress: float,
-    world: World | None = None,
 ) -> dict[str, float]:
     """Optimize one phase's objective over its data; returns its metrics, averaged."""
     learning_rate = resolve(phase.sgd.learning_rate, progress)
@@ -53,8 +44,6 @@ def run_phase(
             objective, metrics = loss(phase, networks, mb, progress)
             optimizer.zero_grad(set_to_none=True)
             objective.backward()  # type: ignore[no-untyped-call]
-            if world is not None:
-                world.average_gradients(parameters)
             norm = clip(parameters, phase.sgd.max_gradient_norm)
             optimizer.step()
             meter.add(metrics | {"gradient_norm": norm})
@@ -88,7 +77,9 @@ class Meter:
 
     def means(self, phase: str) -> dict[str, float]:
         """`<phase>/<metric>`; one float() per phase, not per mini-batch: each is a sync."""
-        means = {f"{phase}/{name}": float(total) / self.steps for name, total in self.sums.items()}
+        means = {
+            f"{phase}/{name}": float(total) / self.steps for name, total in self.sums.items()
+        }
         for name, value in means.items():
             if not math.isfinite(value):
                 raise NonFinite(f"{name} became {value}; try a smaller learning rate")

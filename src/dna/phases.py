@@ -27,9 +27,7 @@ def freeze(phase: Any, networks: Networks, batch: Batch) -> Batch:
 
 
 @singledispatch
-def loss(
-    phase: Any, networks: Networks, mb: Batch, progress: float
-) -> tuple[Tensor, Metrics]:
+def loss(phase: Any, networks: Networks, mb: Batch, progress: float) -> tuple[Tensor, Metrics]:
     """(what to minimize on this mini-batch, what to log); `progress` drives schedules."""
     raise TypeError(f"no loss is registered for the phase {type(phase).__name__}")
 
@@ -51,9 +49,7 @@ def _(phase: Policy | Joint, networks: Networks, batch: Batch) -> Batch:
 
 
 @loss.register
-def _(
-    phase: Policy, networks: Networks, mb: Batch, progress: float
-) -> tuple[Tensor, Metrics]:
+def _(phase: Policy, networks: Networks, mb: Batch, progress: float) -> tuple[Tensor, Metrics]:
     """−L^CLIP, equation (11)."""
     return policy_loss(phase, networks, networks.pi(mb["obs"]).pi, mb, progress)
 
@@ -86,9 +82,7 @@ def policy_loss(
 
 
 @loss.register
-def _(
-    phase: Joint, networks: Networks, mb: Batch, progress: float
-) -> tuple[Tensor, Metrics]:
+def _(phase: Joint, networks: Networks, mb: Batch, progress: float) -> tuple[Tensor, Metrics]:
     """−L^CLIP + value_weight · Ê[(V_π − V_targ)²]: PPO on one network."""
     output = networks.pi(mb["obs"])
     policy, metrics = policy_loss(phase, networks, output.pi, mb, progress)
@@ -101,9 +95,7 @@ def _(
 
 
 @loss.register
-def _(
-    phase: Value, networks: Networks, mb: Batch, progress: float
-) -> tuple[Tensor, Metrics]:
+def _(phase: Value, networks: Networks, mb: Batch, progress: float) -> tuple[Tensor, Metrics]:
     """weight · L^VF = weight · Ê[(V_V − V_targ)²], equation (12)."""
     total = phase.weight * squared_error(networks.v(mb["obs"]), mb["v_targ"], mb["weight"])
     return total, {"loss": total}
@@ -122,9 +114,7 @@ def _(phase: Distil, networks: Networks, batch: Batch) -> Batch:
 
 
 @loss.register
-def _(
-    phase: Distil, networks: Networks, mb: Batch, progress: float
-) -> tuple[Tensor, Metrics]:
+def _(phase: Distil, networks: Networks, mb: Batch, progress: float) -> tuple[Tensor, Metrics]:
     """L^D = weight · Ê[(V_π − V_V)²] + β · Ê[KL(π_old, π)], equation (10)."""
     output = networks.pi(mb["obs"])
     if phase.target == "value":

@@ -44,7 +44,9 @@ class SavedPolicy:
         return self.distribution.sample(pi, noise)
 
 
-def save_policy(folder: Path, networks: Networks, config: Config, about: dict[str, Any]) -> None:
+def save_policy(
+    folder: Path, networks: Networks, config: Config, about: dict[str, Any]
+) -> None:
     """Write the self-contained policy of a run."""
     description = {
         "format": FORMAT,

@@ -19,15 +19,18 @@ from dna.networks import Networks
 from dna.randomness import generator
 from dna.statistics import RewardNormalizer
 
+
 class Collector:
     """The environments of a run and everything that goes on between them and the learner."""
 
     def __init__(self, env: VectorEnv, networks: Networks, config: Config, seed: int) -> None:
         self.env, self.networks, self.config, self.seed = env, networks, config, seed
         norm = config.normalize_reward
-        self.reward_normalizer = norm and RewardNormalizer(
-            env.agents, config.returns.gamma, norm.clip, norm.episode_end
-        )
+        self.reward_normalizer: RewardNormalizer | None = None
+        if norm is not None:
+            self.reward_normalizer = RewardNormalizer(
+                env.agents, config.returns.gamma, norm.clip, norm.episode_end
+            )
         self.scores = Scores(env.agents)
         self.obs = torch.from_numpy(env.reset())
         self.resetting = torch.zeros(env.agents, dtype=torch.bool)  # rows that only reset next

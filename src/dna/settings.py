@@ -44,7 +44,7 @@ Rate = Annotated[
 
 
 class SGD(Frozen):
-    """How one phase walks over its data: its own Adam, epochs and mini-batches (section 4.4)."""
+    """How one phase walks over its data: its Adam, epochs and mini-batches (section 4.4)."""
 
     epochs: Annotated[int, Field(ge=0, le=1000)]
     minibatch: Annotated[int, Field(ge=2, le=10**9)]
@@ -77,7 +77,7 @@ class Policy(Frozen):
 
 
 class Joint(Frozen):
-    """PPO's single-network update: L^CLIP with entropy bonus plus value_weight · L^VF on V_π."""
+    """PPO on a single network: L^CLIP with entropy bonus, and value_weight · L^VF on V_π."""
 
     kind: Literal["joint"] = "joint"
     name: Name = "joint"
@@ -121,7 +121,7 @@ class Distil(Frozen):
 
 
 class Auxiliary(Frozen):
-    """PPG's auxiliary phase, on θ_π and θ_V, every N_π iterations over the last N_π rollouts."""
+    """PPG's auxiliary phase, on θ_π and θ_V: every N_π iterations, over N_π rollouts."""
 
     kind: Literal["auxiliary"] = "auxiliary"
     name: Name = "aux"

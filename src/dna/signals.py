@@ -13,7 +13,7 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """SIGTERM and Ctrl-C set a flag; the run stops at its iteration's end. A second Ctrl-C at once."""
+    """SIGTERM and Ctrl-C set a flag, for the iteration's end; a second one stops at once."""
     stop = Stop()
 
     def handle(number: int, _: object) -> None:

@@ -60,15 +60,13 @@ class RunningMoments:
 
 
 class ObservationNormalizer:
-    """s' = gain · clip((s − s_μ) / s_σ, −clip, clip), statistics over all states seen."""
+    """s_μ and s_σ over all states seen; `dna.networks.Preprocess` applies and clips them."""
 
     #: Keeps a constant element finite; the authors' value.
     epsilon = 1e-5
 
-    def __init__(self, shape: tuple[int, ...], clip: float, gain: float) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
         self.moments = RunningMoments(shape)
-        self.clip = clip
-        self.gain = gain
 
     def update(self, observations: npt.NDArray[np.generic]) -> None:
         """Add a batch of states; pixels count as they reach the networks, in [0, 1]."""

@@ -32,7 +32,9 @@ def _reported(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise StorageFailure(f"{path}: {reason}; check the path, permissions and space") from error
+        raise StorageFailure(
+            f"{path}: {reason}; check the path, permissions and space"
+        ) from error
 
 
 def make_folder(path: Path) -> None:
@@ -114,7 +116,9 @@ def read_json(path: Path) -> Any:
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     """Tensors as safetensors bytes."""
-    return safetensors.torch.save({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
+    return safetensors.torch.save(
+        {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    )
 
 
 def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:
@@ -178,10 +182,13 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def remove_folder(folder: Path) -> None:
-    """Delete a folder and all in it."""
-    with _reported(folder):
-        shutil.rmtree(folder)
+def remove(path: Path) -> None:
+    """Delete a file, or a folder and all in it, if it is there."""
+    with _reported(path):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _sha256(data: bytes) -> str:

@@ -3,45 +3,40 @@
 `train` is a pure function of (config, seed) up to wall-clock: two runs write the same bytes.
 """
 
+import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from dna import checkpoint
 from dna.clock import Clock
-from dna.config import AnyPhase, Config
-from dna.envs import Making, Source, VectorEnv, make
-from dna.errors import BadInput, Preempted
+from dna.config import AnyPhase, Config, json_tree
+from dna.envs import Source, VectorEnv
+from dna.errors import Preempted
 from dna.estimate import estimate
 from dna.folder import RunFolder
 from dna.machine import describe
-from dna.metrics import Files, Row, Sink
-from dna.networks import Networks
+from dna.metrics import Files, Row, Sink, TensorBoard
 from dna.optimise import make_optimizers, run_phase
 from dna.policy import save_policy
-from dna.randomness import generator, integer
+from dna.randomness import generator
 from dna.replay import Replay
 from dna.rollout import Collector
+from dna.setup import (
+    How,
+    build_environments,
+    build_networks,
+    choose_device,
+    default_threads,
+)
 from dna.signals import Stop, stop_signals
-from dna.storage import locked, remove_folder
+from dna.storage import locked, remove
 
 #: Checkpoints to keep; the newest of them is the one `dna resume` continues.
 KEEP = 3
-
-
-@dataclass(frozen=True)
-class How:
-    """How to run, never what: nothing here can change a result."""
-
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = None  # torch; None: let torch choose
-    env_threads: int = 1
-    checkpoint_every: int | None = None  # interactions; None: ten times in the run
-    allow_import: bool = False
 
 
 def train(
@@ -56,16 +51,17 @@ def train(
     """Train in this folder, continuing its newest checkpoint if it has one."""
     how = how or How()
     folder = RunFolder(path)
-    if how.threads is not None:
-        torch.set_num_threads(how.threads)
-    saved = checkpoint.latest(path) if folder.exists else None
+    saved = checkpoint.latest(path) if folder.exists and not how.restart else None
     resumes = saved.resumes + 1 if saved else 0
-    env = _environments(config, seed, resumes, how, source)
+    env = build_environments(config, seed, resumes, how, source)
+    torch.set_num_threads(how.threads or default_threads(env))
     try:
         run = Run(config, seed, folder, env, how)
         with locked(path), stop_signals() as stop:
+            if saved is None:
+                folder.clear()
             run.open(saved, resumes)
-            return run.loop(sinks, stop)
+            return run.loop([*sinks, *run.dashboards()], stop)
     finally:
         env.close()
 
@@ -77,7 +73,7 @@ class Run:
         self, config: Config, seed: int, folder: RunFolder, env: VectorEnv, how: How
     ) -> None:
         self.config, self.seed, self.folder, self.how = config, seed, folder, how
-        self.networks = build_networks(config, seed, env, _device(how.device))
+        self.networks = build_networks(config, seed, env, choose_device(how.device))
         self.optimizers = make_optimizers(config, self.networks)
         self.collector = Collector(env, self.networks, config, seed)
         self.replay = Replay(config.replay_length)
@@ -123,6 +119,18 @@ class Run:
             for sink in everyone:
                 sink.close()
 
+    def dashboards(self) -> list[Sink]:
+        """TensorBoard's event files, cut back to where the run stands."""
+        if not self.how.tensorboard:
+            return []
+        about: dict[str, Any] = {"env_id": self.config.env.id}
+        about["exp_name"] = self.config.algorithm
+        about |= {"seed": self.seed, "config": json.dumps(json_tree(self.config))}
+        interactions = self.collector.scores.interactions
+        return [
+            TensorBoard(self.folder.path, about, interactions + 1 if interactions else None)
+        ]
+
     def iterate(self) -> dict[str, float]:
         """One iteration of algorithm 1."""
         config, clock, networks = self.config, self.clock, self.networks
@@ -150,13 +158,13 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint and forget those beyond the newest few."""
-        progress = {"iteration": self.iteration, "resumes": self.resumes}
+        progress: dict[str, Any] = {"iteration": self.iteration, "resumes": self.resumes}
         progress |= {"lengths": self.files.sync()}
         checkpoint.save(
             self.folder.path, self.networks, self.optimizers, self.collector, progress
         )
         for old in sorted((self.folder.path / "checkpoints").glob("[0-9]*"))[:-KEEP]:
-            remove_folder(old)
+            remove(old)
 
     def _checkpoint_if_due(self, stop: Stop) -> None:
         interactions = self.collector.scores.interactions
@@ -204,45 +212,8 @@ class Run:
         return result
 
 
-def build_networks(
-    config: Config, seed: int, env: VectorEnv, device: torch.device
-) -> Networks:
-    """Networks whose first weights depend on the seed alone, whatever torch drew before."""
-    gaussian = env.action.kind == "gaussian"
-    for phase in config.phases:
-        if phase.kind == "distil" and phase.constraint != "kl":
-            if gaussian == (phase.constraint == "logit_mse"):
-                kind = "real-valued" if gaussian else "discrete"
-                raise BadInput(
-                    f"{phase.name}.constraint: '{phase.constraint}' is not for {kind} actions; use kl"
-                )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(seed, "weights"))
-        return Networks(config, env.observation, env.action).to(device)
-
-
 def due(phase: AnyPhase, iteration: int) -> bool:
     """Whether the phase runs on this iteration (counted from 0)."""
     if phase.kind == "distil" and phase.first == "skip" and iteration == 0:
         return False
     return (iteration + 1) % phase.every == 0
-
-
-def _environments(
-    config: Config, seed: int, resumes: int, how: How, source: Source
-) -> VectorEnv:
-    seeds = tuple(integer(seed, "env", agent, resumes) for agent in range(config.agents))
-    making = Making(config.agents, seeds, how.env_threads, how.allow_import)
-    env = make(config.env, making, source)
-    if env.agents != config.agents:
-        env.close()
-        raise BadInput(f"agents: given {config.agents}, but the VectorEnv has {env.agents}")
-    return env
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise BadInput("--device cuda: torch sees no GPU here; use --device cpu")
-    return torch.device(name)

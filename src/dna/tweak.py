@@ -43,7 +43,7 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 
 
 def tweak(config: Config, **changes: Any) -> Config:
-    """`tweak(DNA, **{"policy.sgd.epochs": 1})`: the configuration with these settings changed."""
+    """`tweak(DNA, **{"policy.sgd.epochs": 1})`: the configuration with these changes."""
     tree = json_tree(config)
     for path, value in changes.items():
         _set(tree, path, value)
@@ -94,7 +94,9 @@ def parse_overrides(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
-            raise BadInput(f"{_shown(pair)}: expected key=value, for example returns.gamma=0.99")
+            raise BadInput(
+                f"{_shown(pair)}: expected key=value, for example returns.gamma=0.99"
+            )
         if key in changes:
             raise BadInput(f"{_shown(key)}: given twice")
         try:
@@ -112,8 +114,9 @@ def digest(config: Config, seed: int | None = None) -> str:
 
 
 def differences(ours: Config, theirs: Config) -> dict[str, tuple[Any, Any]]:
-    """Dotted path → (ours, theirs) for every leaf that is not the same in both."""
-    left, right = _leaves(_by_name(ours)), _leaves(_by_name(theirs))
+    """Dotted path → (ours, theirs) where they differ; a phase only one has is one row."""
+    both = {p.name for p in ours.phases} & {p.name for p in theirs.phases}
+    left, right = _leaves(_by_name(ours, both)), _leaves(_by_name(theirs, both))
     paths = list(left) + [path for path in right if path not in left]
     pairs = {path: (left.get(path), right.get(path)) for path in paths}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
@@ -127,10 +130,11 @@ def nearest(word: str, known: list[str]) -> str:
     return f"; known: {', '.join(known)}" if 0 < len(known) <= 12 else ""
 
 
-def _by_name(config: Config) -> dict[str, Any]:
+def _by_name(config: Config, whole: set[str]) -> dict[str, Any]:
     tree = json_tree(config)
     phases = {phase["name"]: phase for phase in tree.pop("phases")}
-    return {"phases": list(phases)} | tree | phases
+    shown = {name: phase if name in whole else phase["kind"] for name, phase in phases.items()}
+    return {"phases": list(phases)} | tree | shown
 
 
 def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -160,7 +164,8 @@ def _steps(tree: Mapping[str, Any], path: str) -> list[Any]:
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:
     words = path.split(".")
     names = [phase["name"] for phase in tree["phases"]]
-    node, known = tree, [*Config.model_fields, *names]
+    node = tree
+    known: list[str] | None = [*Config.model_fields, *names]
     if words[0] in names:
         node = _phase(tree, words[0])
         known = list(_PHASES[node["kind"]].model_fields)

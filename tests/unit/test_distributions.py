@@ -27,7 +27,10 @@ def choices(sizes: tuple[int, ...]) -> Tensor:
 
 def groups(params: Tensor, sizes: tuple[int, ...]) -> list[TorchCategorical]:
     starts = np.cumsum([0, *sizes])
-    return [TorchCategorical(logits=params[:, a : a + n]) for a, n in zip(starts, sizes, strict=False)]
+    return [
+        TorchCategorical(logits=params[:, a : a + n])
+        for a, n in zip(starts, sizes, strict=False)
+    ]
 
 
 def torch_normal(params: Tensor) -> Normal:
@@ -79,13 +82,17 @@ def test_normals_have_torchs_entropy_and_kl():
     assert not torch.allclose(pi.kl(old, new), pi.kl(new, old)), "the order matters"
 
 
-@pytest.mark.parametrize("pi", [Categorical((6,)), Categorical((3, 5, 2)), Gaussian(DIMENSIONS)])
+@pytest.mark.parametrize(
+    "pi", [Categorical((6,)), Categorical((3, 5, 2)), Gaussian(DIMENSIONS)]
+)
 def test_kl_is_zero_and_flat_between_equals(pi):
     old = normal(ROWS, pi.parameters)
     new = old.clone().requires_grad_()
     kl = pi.kl(old, new)
     kl.sum().backward()
-    torch.testing.assert_close(kl.detach(), torch.zeros(ROWS, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        kl.detach(), torch.zeros(ROWS, dtype=torch.float64), rtol=0, atol=1e-12
+    )
     torch.testing.assert_close(new.grad, torch.zeros_like(old), rtol=0, atol=1e-12)
 
 
@@ -168,7 +175,9 @@ def test_each_space_of_actions_has_its_distribution(spec, kind, parameters):
 def test_extreme_logits_keep_everything_finite():
     pi = Categorical((3,))
     logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
-    total = pi.entropy(logits) + pi.kl(logits, -logits) + pi.log_prob(logits, torch.tensor([[1]]))
+    total = (
+        pi.entropy(logits) + pi.kl(logits, -logits) + pi.log_prob(logits, torch.tensor([[1]]))
+    )
     total.sum().backward()
     assert torch.isfinite(total).all()
     assert torch.isfinite(logits.grad).all()

@@ -22,8 +22,13 @@ def test_the_same_key_gives_the_same_numbers():
 
 
 def test_the_numbers_are_the_same_in_another_process():
-    code = "from dna.randomness import *; print(generator(3, 'a', 5).bytes(16).hex(), integer(3, 'a'))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "from dna.randomness import generator, integer\n"
+        "print(generator(3, 'a', 5).bytes(16).hex(), integer(3, 'a'))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert run.stdout.split() == [first_draw(3, "a", 5).hex(), str(integer(3, "a"))]
 
 
@@ -53,8 +58,8 @@ def test_drawing_from_one_generator_does_not_move_another():
     np.testing.assert_array_equal(fresh.normal(size=10), expected)
 
 
-def test_no_two_of_fifty_thousand_generators_begin_alike():
-    streams = ("env", "action", "minibatch", "warm_up")
+def test_no_two_of_twenty_five_thousand_generators_begin_alike():
+    streams = ("env", "action")
     draws = {
         first_draw(seed, stream, env)
         for seed in range(100)

@@ -21,7 +21,9 @@ def moments_of(*batches: np.ndarray, shape: tuple[int, ...] = (3,)) -> RunningMo
 
 
 @settings(deadline=None, max_examples=200)
-@given(seed=SEEDS, cuts=st.lists(st.integers(0, 60), max_size=6), offset=st.sampled_from([0, 1e6]))
+@given(
+    seed=SEEDS, cuts=st.lists(st.integers(0, 60), max_size=6), offset=st.sampled_from([0, 1e6])
+)
 def test_moments_do_not_depend_on_how_the_data_was_split(seed, cuts, offset):
     data = offset + np.random.default_rng(seed).normal(2.0, 3.0, size=(60, 3))
     moments = moments_of(*np.split(data, sorted(cuts)))

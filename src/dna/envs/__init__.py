@@ -32,7 +32,9 @@ class Step:  # axis [A]: agents
     terminated: npt.NDArray[np.bool_]  # [A] no future
     done: npt.NDArray[np.bool_]  # [A] the episode's boundary: terminated or truncated
     valid: npt.NDArray[np.bool_]  # [A] False: the row only carried a reset
-    final_obs: dict[int, Array]  # agent → true last observation, where `obs` is already a new one
+    final_obs: dict[
+        int, Array
+    ]  # agent → true last observation, where `obs` is already a new one
 
 
 class VectorEnv(Protocol):
@@ -77,4 +79,6 @@ def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:
         return VectorAdapter(source, config, making.seeds)
     if callable(source):
         return GymVector(source, config, making)
-    raise BadInput(f"env: expected an id, a callable or a VectorEnv, got {type(source).__name__}")
+    raise BadInput(
+        f"env: expected an id, a callable or a VectorEnv, got {type(source).__name__}"
+    )

@@ -18,7 +18,10 @@ class guard:
         return None
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
     ) -> None:
         if isinstance(error, Exception):
             where = self.name if self.agent is None else f"{self.name}, agent {self.agent}"

@@ -18,6 +18,7 @@ from dna.errors import BadInput, NonFinite
 from dna.spaces import ActionSpec, ObservationSpec
 
 Array = npt.NDArray[Any]
+Dtype = Literal["uint8", "bool", "float32"]
 #: More channels than this on the smallest axis, and three axes are no picture.
 MOST_CHANNELS = 32
 
@@ -37,16 +38,16 @@ class ObservationCodec:
             self.spec = self._box(space)
         else:
             raise BadInput(
-                f"observation space {type(space).__name__} is not supported; use Box, Discrete, "
-                "MultiDiscrete or MultiBinary (gymnasium.wrappers.FlattenObservation helps)"
+                f"observation space {type(space).__name__} is not supported; use Box, "
+                "Discrete, MultiDiscrete or MultiBinary, or wrap it in FlattenObservation"
             )
 
     def _box(self, space: spaces.Box) -> ObservationSpec:
         if np.issubdtype(space.dtype, np.complexfloating):
             raise BadInput(f"observations of {space.dtype} are not supported; use real numbers")
         shape = space.shape
-        kinds: dict[str, Literal["uint8", "bool"]] = {"uint8": "uint8", "bool": "bool"}
-        dtype = kinds.get(str(space.dtype), "float32")
+        bytes_or_bools: dict[str, Dtype] = {"uint8": "uint8", "bool": "bool"}
+        dtype: Dtype = bytes_or_bools.get(str(space.dtype), "float32")
         if len(shape) == 3 and min(shape[0], shape[2]) <= MOST_CHANNELS and min(shape) >= 1:
             self.channels_first = shape[0] < shape[2]
             height_width_channels = (*shape[1:], shape[0]) if self.channels_first else shape
@@ -99,7 +100,7 @@ class ActionCodec:
             )
 
     def decode(self, action: Array) -> Any:
-        """One agent's action; real numbers are clipped to the space behind the policy's back."""
+        """One agent's action; real numbers are clipped here, not in the policy."""
         if isinstance(self.space, spaces.Discrete):
             return int(action[0] + self.start[0])
         shape = self.space.shape or ()

@@ -2,7 +2,7 @@
 
 | mode | what the library does | what we do |
 |---|---|---|
-| NEXT_STEP | the step after an end only resets: its action is ignored, its reward 0 | row not valid |
+| NEXT_STEP | the step after an end only resets: action ignored, reward 0 | row not valid |
 | SAME_STEP | the ending step already shows the new episode | read `info["final_obs"]` |
 | DISABLED | nothing | reset by mask right after the step, keep the last observation |
 """
@@ -41,13 +41,15 @@ class VectorAdapter:
         self._obs = ObservationCodec(env.single_observation_space)
         self._action = ActionCodec(env.single_action_space)
         self.observation, self.action = self._obs.spec, self._action.spec
-        self.resetting = np.zeros(self.agents, dtype=np.bool_)  # NEXT_STEP: rows that reset next
+        self.resetting = np.zeros(
+            self.agents, dtype=np.bool_
+        )  # NEXT_STEP: rows that reset next
 
     def reset(self) -> Array:
         """First observations; each environment gets its own hashed seed."""
         self.resetting[:] = False
         with guard(self.name):
-            obs, _ = self.env.reset(seed=list(self.seeds))
+            obs, _ = self.env.reset(seed=list(self.seeds))  # type: ignore[arg-type]
         return self._encode(obs)
 
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
@@ -81,7 +83,9 @@ class VectorAdapter:
 
     def _final(self, info: dict[str, Any], done: Array) -> dict[int, Array]:
         if done.any() and "final_obs" not in info:
-            raise EnvironmentFailure(f"{self.name}: SAME_STEP autoreset without info['final_obs']")
+            raise EnvironmentFailure(
+                f"{self.name}: SAME_STEP autoreset without info['final_obs']"
+            )
         rows = np.flatnonzero(done)
         return {int(i): self._obs.encode(info["final_obs"][i]).copy() for i in rows}
 

@@ -56,7 +56,9 @@ def preset(name: str) -> Config:
     return PRESETS[name]
 
 
-def for_environment(env_id: str, algorithm: str | None = None, name: str | None = None) -> Config:
+def for_environment(
+    env_id: str, algorithm: str | None = None, name: str | None = None
+) -> Config:
     """The configuration `dna train ENV_ID [--algo …] [--preset …]` starts from."""
     if name is not None and algorithm is not None and not name.endswith(f".{algorithm}"):
         raise BadInput(f"--algo {algorithm}: contradicts --preset {name}; give one of them")

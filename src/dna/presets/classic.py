@@ -1,15 +1,27 @@
 """Classic control: CartPole, Acrobot, Pendulum and LunarLander. Settings of our own."""
 
+from typing import Any
+
 from dna.config import Config
 from dna.presets import small
 from dna.tweak import tweak
 
-_CARTPOLE = {"returns.gamma": 0.98, "horizon": 32, "agents": 8, "interactions": 100_000}
-_CARTPOLE |= {"returns.lambda_pi": 0.8, "returns.lambda_v": 0.95}
+_CARTPOLE: dict[str, Any] = {
+    "returns.gamma": 0.98,
+    "returns.lambda_pi": 0.8,
+    "returns.lambda_v": 0.95,
+    "horizon": 32,
+    "agents": 8,
+    "interactions": 100_000,
+}
 
 
-def _three(changes: dict[str, object]) -> tuple[Config, Config, Config]:
-    return (tweak(small.DNA, **changes), tweak(small.PPO, **changes), tweak(small.PPG, **changes))
+def _three(changes: dict[str, Any]) -> tuple[Config, Config, Config]:
+    return (
+        tweak(small.DNA, **changes),
+        tweak(small.PPO, **changes),
+        tweak(small.PPG, **changes),
+    )
 
 
 CARTPOLE_DNA, CARTPOLE_PPO, CARTPOLE_PPG = _three(_CARTPOLE)

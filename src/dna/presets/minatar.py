@@ -4,6 +4,8 @@ Tuned on Breakout and Asterix only, at half a million interactions; the other th
 never looked at while tuning.
 """
 
+from typing import Any
+
 from dna.config import (
     SGD,
     Auxiliary,
@@ -20,7 +22,7 @@ from dna.config import (
 from dna.tweak import tweak
 
 _RATE = 2e-3
-_SHARED = {
+_SHARED: dict[str, Any] = {
     "env": EnvConfig(max_episode_steps=5000),
     "returns": Returns(gamma=0.99, lambda_pi=0.8, lambda_v=0.95),
     "horizon": 64,

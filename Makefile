@@ -1,0 +1,54 @@
+# Everything a developer or a first visitor types. Needs Python 3.11 or newer and make.
+PYTHON ?= python3.11
+BIN := .venv/bin
+DEMO := runs/demo
+
+.PHONY: install demo test test-all slow check format bench docs clean
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	touch $@
+
+demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluate, draw, film
+	@$(BIN)/dna train MinAtar/Breakout-v1 --interactions 1000000 --out $(DEMO) --restart
+	@$(BIN)/dna eval $(DEMO) --episodes 100 --random
+	@$(BIN)/dna plot $(DEMO)
+	@$(BIN)/dna record $(DEMO)
+	@echo
+	@echo "Results are in $(DEMO): curve.png, episode.mp4, eval.json, policy/, metrics.jsonl, tensorboard/"
+	@echo "Three commands to try next:"
+	@echo "  $(BIN)/dna train CartPole-v1                            # half a minute"
+	@echo "  $(BIN)/dna train MinAtar/Asterix-v1 --algo ppo          # the rival on another game"
+	@echo "  $(BIN)/dna show minatar.dna --diff minatar.ppg          # what makes DNA DNA"
+
+test: install  ## everything but the learning runs of minutes
+	$(BIN)/python -m pytest -m 'not slow'
+
+slow: install  ## the learning runs
+	$(BIN)/python -m pytest -m slow
+
+test-all: test slow
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src tests
+	$(BIN)/python -m pytest -q -p no:randomly tests/test_architecture.py
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install  ## interactions per second and where the time goes
+	$(BIN)/python benchmarks/throughput.py
+
+docs: install  ## the documents are Markdown: check their links, symbols and code blocks
+	$(BIN)/python -m pytest -q tests/paper
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -1,0 +1,62 @@
+"""The command line: `dna VERB …`. Typer and Rich live here only.
+
+Settings are `key=value` words through `tweak`, so there is no option list to maintain;
+options with dashes only say *how* to run. Whatever pulls in torch is imported inside a verb,
+after the settings were checked. Every error is one line on stderr and an exit code.
+"""
+
+import sys
+
+import typer
+
+from dna.cli import look, play, run
+from dna.errors import DnaError
+
+HELP = """DNA, PPO and PPG on any Gymnasium environment.
+
+Exit codes: 0 done, 2 bad input, 3 folder busy, 4 not finite, 5 environment failed,
+6 storage failed, 75 stopped by a signal after saving. Any command takes --debug for a full
+traceback."""
+
+app = typer.Typer(
+    help=HELP,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+run.register(app)
+play.register(app)
+look.register(app)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; the value is its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        code = app(words, prog_name="dna", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except DnaError as error:
+        return _fail(error, str(error), error.exit_code, debug)
+    except KeyboardInterrupt as error:
+        return _fail(error, "interrupted", 130, debug)
+    except BrokenPipeError:
+        return 0
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error of the command line itself
+            text = " ".join(error.format_message().split())
+            return _fail(error, text or "see dna --help", 2, debug)
+        if type(error).__name__ in ("Exit", "Abort"):
+            return int(getattr(error, "exit_code", 1))
+        text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return _fail(error, f"{text}; --debug shows the traceback", 1, debug)
+
+
+def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
+    if debug:
+        raise error
+    print(f"dna: {text}", file=sys.stderr)
+    return code

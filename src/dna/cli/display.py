@@ -1,0 +1,171 @@
+"""Progress of a run: a live panel on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dna.config import Config
+
+if TYPE_CHECKING:
+    from dna.metrics import Row, Sink
+
+#: Seconds between plain lines.
+QUIET_FOR = 5.0
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@contextmanager
+def show_progress(config: Config, seed: int, path: Path, *, quiet: bool) -> Iterator["Sink"]:
+    """A sink that shows the run on stderr."""
+    console = Console(stderr=True)
+    if quiet:
+        yield Silent()
+    elif console.is_terminal:
+        title = f"{config.algorithm.upper()} · {config.env.id} · seed {seed} · {path}"
+        with Live(
+            Panel("preparing …", title=title), console=console, refresh_per_second=4
+        ) as live:
+            yield LivePanel(live, title)
+    else:
+        yield PlainLines()
+
+
+class Silent:
+    """Shows nothing."""
+
+    def write(self, row: "Row") -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Pace:
+    """Interactions per second over the last half minute, and the time that is left."""
+
+    def __init__(self) -> None:
+        self.marks: deque[tuple[float, int]] = deque(maxlen=200)
+
+    def update(self, row: "Row") -> tuple[float, float]:
+        """(interactions/s, seconds left)."""
+        self.marks.append((row.elapsed, row.interactions))
+        while len(self.marks) > 2 and row.elapsed - self.marks[0][0] > 30:
+            self.marks.popleft()
+        (t0, i0), (t1, i1) = self.marks[0], self.marks[-1]
+        rate = (i1 - i0) / (t1 - t0) if t1 > t0 else row.rate
+        return rate, max(row.total - row.interactions, 0) / rate if rate > 0 else 0.0
+
+
+class PlainLines:
+    """One line now and then, for logs."""
+
+    def __init__(self) -> None:
+        self.pace = Pace()
+        self.last = float("-inf")
+        self.pending: str | None = None
+
+    def write(self, row: "Row") -> None:
+        """A line if the last one was long enough ago."""
+        rate, left = self.pace.update(row)
+        score = "-" if row.score is None else f"{row.score:.2f}"
+        self.pending = (
+            f"{min(row.interactions / row.total, 1):4.0%}  {row.interactions:,} interactions  "
+            f"score {score}  {row.episodes:,} episodes  {rate:,.0f}/s  {clock(left)} left"
+        )
+        if time.monotonic() - self.last >= QUIET_FOR:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.pending is not None:
+            print(self.pending, file=sys.stderr, flush=True)
+            self.pending, self.last = None, time.monotonic()
+
+    def close(self) -> None:
+        """Show the last line."""
+        self._flush()
+
+
+class LivePanel:
+    """Progress, score, where the time goes and the losses, redrawn in place."""
+
+    def __init__(self, live: Live, title: str) -> None:
+        self.live, self.title = live, title
+        self.pace = Pace()
+        self.history: list[float] = []
+        self.seconds: dict[str, float] = {}
+
+    def write(self, row: "Row") -> None:
+        """Redraw."""
+        rate, left = self.pace.update(row)
+        if row.score is not None:
+            self.history.append(row.score)
+        for part, value in row.seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + value
+        body = Group(
+            self._progress(row, rate, left), self._score(row), self._time(), _losses(row)
+        )
+        self.live.update(Panel(body, title=self.title))
+
+    def _progress(self, row: "Row", rate: float, left: float) -> Table:
+        grid = Table.grid(expand=True, padding=(0, 1))
+        grid.add_column(ratio=1)
+        grid.add_column(justify="right")
+        text = f"{row.interactions:,} / {row.total:,}  {rate:,.0f}/s  {clock(left)} left"
+        grid.add_row(
+            ProgressBar(total=row.total, completed=min(row.interactions, row.total)), text
+        )
+        return grid
+
+    def _score(self, row: "Row") -> Text:
+        score = "no episode has ended yet" if row.score is None else f"{row.score:.2f}"
+        text = Text("score ").append(score, style="bold")
+        text.append(f"  last 100 of {row.episodes:,} episodes  ", style="dim")
+        return text.append(spark(self.history, 48), style="cyan")
+
+    def _time(self) -> Text:
+        total = sum(self.seconds.values()) or 1.0
+        parts = sorted(self.seconds.items(), key=lambda item: -item[1])
+        return Text("time  ").append("  ".join(f"{p} {s / total:.0%}" for p, s in parts), "dim")
+
+    def close(self) -> None:
+        """The last panel stays."""
+
+
+def _losses(row: "Row") -> Table:
+    table = Table.grid(padding=(0, 2))
+    phases: dict[str, list[str]] = {}
+    for name, value in row.metrics.items():
+        phase, _, metric = name.partition("/")
+        phases.setdefault(phase, []).append(f"{metric} {value:.3g}")
+    for phase, words in phases.items():
+        table.add_row(Text(phase, style="bold"), Text("  ".join(words)))
+    return table
+
+
+def spark(values: list[float], width: int) -> str:
+    """A curve in one line of text."""
+    if len(values) < 2:
+        return ""
+    step = max(1, len(values) // width)
+    points = values[::step][-width:]
+    low, high = min(points), max(points)
+    span = (high - low) or 1.0
+    return "".join(BARS[round((p - low) / span * (len(BARS) - 1))] for p in points)
+
+
+def clock(seconds: float) -> str:
+    """1:02:03 or 2:03."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"

@@ -1,0 +1,234 @@
+"""`dna train` and `dna resume`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dna.cli.display import show_progress
+from dna.config import Config, json_tree
+from dna.errors import BadInput
+from dna.presets import for_environment
+from dna.tweak import digest, parse_overrides, tweak
+
+if TYPE_CHECKING:
+    from dna.setup import How
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. policy.sgd.epochs=1"),
+]
+Algorithm = Annotated[
+    Literal["dna", "ppo", "ppg"] | None, typer.Option("--algo", help="Algorithm [dna]")
+]
+Preset = Annotated[str | None, typer.Option(help="Start from this preset: `dna list presets`")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Start from a config.json")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The run's seed")]
+Interactions = Annotated[
+    int | None,
+    typer.Option("--interactions", "--total-timesteps", min=1, help="Length of the run"),
+]
+Out = Annotated[Path | None, typer.Option(help="The run's folder [runs/<digest>]")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute")]
+CheckpointEvery = Annotated[
+    int | None,
+    typer.Option(min=1, help="Interactions between checkpoints [a tenth of the run]"),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=256, help="Torch threads [1 for small networks]")
+]
+EnvThreads = Annotated[int, typer.Option(min=1, max=256, help="Threads stepping environments")]
+Track = Annotated[
+    Literal["wandb", "trackio"] | None, typer.Option(help="Also log to this service")
+]
+Project = Annotated[
+    str, typer.Option("--project", "--wandb-project-name", help="The service's project")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the configuration and stop")]
+AllowImport = Annotated[
+    bool, typer.Option("--allow-import", help="Let ENV_ID be module:factory, which runs code")
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Delete the folder's run, start over")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue the folder's run if there is one")
+]
+
+
+def train(
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="e.g. CartPole-v1")],
+    overrides: Overrides = None,
+    algo: Algorithm = None,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    seed: Seed = 0,
+    interactions: Interactions = None,
+    out: Out = None,
+    device: Device = "auto",
+    checkpoint_every: CheckpointEvery = None,
+    threads: Threads = None,
+    env_threads: EnvThreads = 1,
+    track: Track = None,
+    project: Project = "ppo-dna",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    dry_run: DryRun = False,
+    allow_import: AllowImport = False,
+    restart: Restart = False,
+    resume: Resume = False,
+) -> None:
+    """Train an agent.
+
+    Examples:
+
+      dna train CartPole-v1
+
+      dna train MinAtar/Breakout-v1 --algo ppo --seed 3 joint.sgd.epochs=2
+
+      dna train my_package:make_env --allow-import returns.gamma=0.995 --interactions 300000
+    """
+    settings = _settings(env_id, algo, preset, config, interactions, overrides or [])
+    if dry_run:
+        tree = {"digest": digest(settings, seed), "seed": seed, "config": json_tree(settings)}
+        typer.echo(json.dumps(tree, indent=2))
+        return
+    folder = out if out is not None else Path("runs") / digest(settings, seed)
+    _check_folder(folder, settings, seed, restart=restart, resume=resume)
+    from dna.setup import How
+
+    how = How(
+        device=device,
+        threads=threads,
+        env_threads=env_threads,
+        checkpoint_every=checkpoint_every,
+        allow_import=allow_import,
+        restart=restart,
+    )
+    _run(settings, seed, folder, how, quiet=quiet, as_json=as_json, track=(track, project))
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")],
+    device: Device = "auto",
+    checkpoint_every: CheckpointEvery = None,
+    threads: Threads = None,
+    env_threads: EnvThreads = 1,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    allow_import: AllowImport = False,
+) -> None:
+    """Continue a run from its newest checkpoint, in the same folder.
+
+    Example: dna resume runs/3f2a9c01d4e5
+    """
+    from dna.folder import RunFolder
+
+    folder = RunFolder.of(run)
+    config, seed = folder.read()
+    if folder.done:
+        result = folder.result() or {}
+        typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
+        return
+    from dna.setup import How
+
+    how = How(
+        device=device,
+        threads=threads,
+        env_threads=env_threads,
+        checkpoint_every=checkpoint_every,
+        allow_import=allow_import,
+    )
+    _run(config, seed, run, how, quiet=quiet, as_json=as_json, track=(None, ""))
+
+
+def _settings(
+    env_id: str,
+    algo: str | None,
+    preset: str | None,
+    file: Path | None,
+    interactions: int | None,
+    overrides: list[str],
+) -> Config:
+    """Preset < file < overrides, validated as a whole."""
+    changes = parse_overrides(overrides)
+    if interactions is not None:
+        if "interactions" in changes:
+            raise BadInput("interactions: given both as an option and as key=value")
+        changes["interactions"] = interactions
+    if file is not None:
+        if algo or preset:
+            raise BadInput("--config: holds all settings; leave out --algo and --preset")
+        from dna.folder import read_config
+
+        base = tweak(read_config(file)[0], **{"env.id": env_id})
+    else:
+        base = for_environment(env_id, algo, preset)
+    return tweak(base, **changes)
+
+
+def _check_folder(
+    path: Path, config: Config, seed: int, *, restart: bool, resume: bool
+) -> None:
+    from dna.folder import RunFolder
+
+    folder = RunFolder(path)
+    if restart and resume:
+        raise BadInput("--restart, --resume: give one of them")
+    if not folder.exists or restart:
+        return
+    if not resume:
+        raise BadInput(
+            f"{path}: holds a run already; add --resume or --restart, or another --out"
+        )
+    if folder.read() != (config, seed):
+        raise BadInput(
+            f"{path}: holds a run with other settings; `dna show {path}` prints them"
+        )
+
+
+def _run(
+    config: Config,
+    seed: int,
+    path: Path,
+    how: "How",
+    *,
+    quiet: bool,
+    as_json: bool,
+    track: tuple[str | None, str],
+) -> None:
+    from dna.folder import RunFolder
+    from dna.metrics import Sink, Tracker
+    from dna.train import train as train_run
+
+    sinks: list[Sink] = []
+    service, project = track
+    if service is not None:
+        about: dict[str, Any] = {"env_id": config.env.id, "exp_name": config.algorithm}
+        name = f"{config.env.id}__{config.algorithm}__{seed}"
+        sinks.append(
+            Tracker(service, project, name, about | {"seed": seed} | json_tree(config))
+        )
+    done = RunFolder(path).result() if not how.restart else None
+    if done is None:
+        with show_progress(config, seed, path, quiet=quiet) as display:
+            done = train_run(config, seed, path, how=how, sinks=[*sinks, display])
+    if as_json:
+        typer.echo(json.dumps(done))
+    elif not quiet:
+        score = "no episode ended" if done["score"] is None else f"score {done['score']:.2f}"
+        typer.echo(
+            f"{config.algorithm.upper()} on {config.env.id}: {score} (mean of the last 100 "
+            f"episodes), {done['interactions']:,} interactions, "
+            f"{done['interactions_per_second']:,.0f} per second"
+        )
+        typer.echo(
+            f"run: {path}    next: dna eval {path} | dna plot {path} | dna record {path}"
+        )
+
+
+def register(app: typer.Typer) -> None:
+    """Add these verbs."""
+    app.command()(train)
+    app.command()(resume)

@@ -1,0 +1,138 @@
+"""What is installed, and whether an environment keeps the contract.
+
+The conformance check is the one our own environments pass: users run it on theirs.
+"""
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from dna.config import EnvConfig
+from dna.envs import Making, Step, VectorEnv, make
+from dna.envs.gym import factory
+from dna.errors import DnaError
+from dna.machine import versions
+from dna.randomness import generator, integer
+
+#: Extra → the modules it brings and what they are for.
+EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
+    "minatar": (("minatar",), "MinAtar's five games"),
+    "classic": (("pygame", "Box2D"), "pictures of classic control, LunarLander"),
+    "atari": (("ale_py", "cv2"), "Atari games"),
+    "mujoco": (("mujoco",), "MuJoCo tasks"),
+    "procgen": (("envpool",), "Procgen games"),
+    "media": (("av", "matplotlib"), "videos and plots"),
+    "track": (("wandb", "trackio"), "Weights & Biases, trackio"),
+}
+AGENTS = 4
+STEPS = 500
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's report."""
+
+    level: Literal["ok", "note", "fail"]
+    text: str
+
+
+def installation() -> Iterator[Finding]:
+    """Versions, and what each missing extra would bring."""
+    known = {name: version for name, version in versions().items() if version}
+    yield Finding("ok", ", ".join(f"{name} {version}" for name, version in known.items()))
+    for extra, (modules, what) in EXTRAS.items():
+        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+        if missing:
+            fix = f"pip install 'ppo-dna[{extra}]'"
+            yield Finding("note", f"{what}: {', '.join(missing)} missing; {fix}")
+        else:
+            yield Finding("ok", f"{what}: installed")
+
+
+def conformance(env_id: str, *, allow_import: bool = False) -> Iterator[Finding]:
+    """Check one environment against what training relies on."""
+    config = EnvConfig(id=env_id)
+    try:
+        first = _play(config, 0, allow_import)
+        yield Finding("ok", f"spaces: {first.described}")
+        yield from _episodes(first)
+        again, other = _play(config, 0, allow_import), _play(config, 1, allow_import)
+    except DnaError as error:
+        yield Finding("fail", str(error))
+        return
+    if first.trace != again.trace:
+        yield Finding("fail", "the same seed and actions gave other observations or rewards")
+    else:
+        yield Finding("ok", "the same seed and actions give the same episode")
+    if first.trace == other.trace:
+        yield Finding("note", "seeds change nothing: reset(seed=…) may be ignored")
+    else:
+        yield Finding("ok", "another seed gives another episode")
+    yield from _dtype(config, allow_import)
+
+
+@dataclass(frozen=True)
+class _Trace:
+    described: str
+    trace: list[bytes]
+    ends: int
+    cuts: int
+    magnitude: float
+
+
+def _play(config: EnvConfig, seed: int, allow_import: bool) -> _Trace:
+    seeds = tuple(integer(seed, "doctor/env", agent) for agent in range(AGENTS))
+    env = make(config, Making(AGENTS, seeds, allow_import=allow_import))
+    try:
+        return _walk(env)
+    finally:
+        env.close()
+
+
+def _walk(env: VectorEnv) -> _Trace:
+    rng = generator(0, "doctor/act")  # the same actions whatever the environment's seed
+    trace = [env.reset().tobytes()]
+    ends = cuts = 0
+    magnitude = 0.0
+    for _ in range(STEPS):
+        step: Step = env.step(env.uniform(rng))
+        trace.append(step.obs.tobytes() + step.reward.tobytes() + step.done.tobytes())
+        ends += int(step.terminated.sum())
+        cuts += int((step.done & ~step.terminated).sum())
+        magnitude = max(magnitude, float(np.abs(step.reward).max()))
+    obs, action = env.observation, env.action
+    text = (
+        f"observation {obs.kind} {obs.shape} {obs.dtype}, action {action.kind} {action.sizes}"
+    )
+    return _Trace(text, trace, ends, cuts, magnitude)
+
+
+def _episodes(seen: _Trace) -> Iterator[Finding]:
+    yield Finding("ok", f"{AGENTS} agents took {STEPS} random steps; all numbers finite")
+    if seen.ends + seen.cuts == 0:
+        text = f"no episode ended in {STEPS} steps; set env.max_episode_steps if none ever does"
+        yield Finding("note", text)
+    else:
+        yield Finding("ok", f"episodes end: {seen.ends} terminated, {seen.cuts} truncated")
+    if seen.magnitude == 0.0:
+        yield Finding("note", "every reward was zero")
+
+
+def _dtype(config: EnvConfig, allow_import: bool) -> Iterator[Finding]:
+    source = factory(config, allow_import=allow_import)
+    if isinstance(source, gymnasium.vector.VectorEnv) or source is None:
+        return
+    env: gymnasium.Env[Any, Any] = source()
+    try:
+        obs, _ = env.reset(seed=0)
+        if env.observation_space.contains(obs):
+            yield Finding("ok", "observations lie in the observation space")
+        else:
+            text = f"the first observation is not in {type(env.observation_space).__name__}"
+            yield Finding("note", f"{text}: check its shape, dtype and bounds")
+    finally:
+        env.close()

@@ -1,0 +1,166 @@
+"""Playing without learning: scores of a saved policy, and pictures of it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from dna.config import EnvConfig
+from dna.envs import Making, make
+from dna.envs.guard import guard
+from dna.envs.gym import factory
+from dna.envs.spaces import ActionCodec, ObservationCodec
+from dna.errors import BadInput
+from dna.folder import RunFolder
+from dna.media import Frame, as_frame
+from dna.policy import SavedPolicy, load_policy
+from dna.randomness import generator, integer
+
+#: Environments stepped together while evaluating.
+PARALLEL = 16
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of whole episodes."""
+
+    scores: tuple[float, ...]
+    lengths: tuple[int, ...]
+
+    def summary(self) -> dict[str, float | int]:
+        """Mean, spread and a 95 % interval of the mean (normal approximation)."""
+        scores = np.array(self.scores)
+        error = float(scores.std(ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else 0.0
+        return {
+            "episodes": len(scores),
+            "mean": float(scores.mean()),
+            "std": float(scores.std()),
+            "low": float(scores.mean() - 1.96 * error),
+            "high": float(scores.mean() + 1.96 * error),
+            "min": float(scores.min()),
+            "max": float(scores.max()),
+            "length": float(np.mean(self.lengths)),
+        }
+
+
+def policy_of(run: RunFolder) -> SavedPolicy:
+    """The run's final policy."""
+    if not (run.policy / "manifest.json").is_file():
+        raise BadInput(f"{run.path}: the run is not finished; `dna resume {run.path}` goes on")
+    return load_policy(run.policy)
+
+
+def evaluate(
+    policy: SavedPolicy | None,
+    env: EnvConfig,
+    *,
+    episodes: int,
+    seed: int,
+    deterministic: bool = False,
+    allow_import: bool = False,
+) -> Evaluation:
+    """Play whole episodes; None plays uniformly at random.
+
+    Each environment plays the same number of episodes, fixed beforehand: taking whichever
+    end first would favor short ones.
+    """
+    agents = min(PARALLEL, episodes)
+    seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))
+    vector = make(env, Making(agents, seeds, allow_import=allow_import))
+    quota = np.full(agents, episodes // agents)
+    quota[: episodes % agents] += 1
+    rng = generator(seed, "eval/act")
+    returns, lengths = np.zeros(agents), np.zeros(agents, dtype=np.int64)
+    scores: list[float] = []
+    steps: list[int] = []
+    try:
+        obs = vector.reset()
+        while quota.any():
+            action = (
+                vector.uniform(rng)
+                if policy is None
+                else policy.act(torch.from_numpy(obs), rng, deterministic=deterministic).numpy()
+            )
+            step = vector.step(action)
+            returns += step.reward * step.valid
+            lengths += step.valid
+            for agent in np.flatnonzero(step.done):
+                if quota[agent]:
+                    quota[agent] -= 1
+                    scores.append(float(returns[agent]))
+                    steps.append(int(lengths[agent]))
+                returns[agent], lengths[agent] = 0.0, 0
+            obs = step.obs
+    finally:
+        vector.close()
+    return Evaluation(tuple(scores), tuple(steps))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One episode in pictures."""
+
+    frames: list[Frame]
+    fps: int
+    score: float
+
+
+def record(
+    policy: SavedPolicy, *, seed: int, deterministic: bool, allow_import: bool, most: int = 5000
+) -> Recording:
+    """Play one episode and keep its pictures."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen to draw
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+    create = factory(policy.env, allow_import=allow_import, render=True)
+    if not callable(create):
+        raise BadInput(f"{policy.env.id}: a vector environment cannot be recorded")
+    env = create()
+    try:
+        return _play(policy, env, generator(seed, "record"), deterministic, seed, most)
+    finally:
+        env.close()
+
+
+def _play(
+    policy: SavedPolicy,
+    env: gymnasium.Env[Any, Any],
+    rng: np.random.Generator,
+    deterministic: bool,
+    seed: int,
+    most: int,
+) -> Recording:
+    observations, actions = (
+        ObservationCodec(env.observation_space),
+        ActionCodec(env.action_space),
+    )
+    limit = min(most, policy.env.max_episode_steps or most)
+    frames: list[Frame] = []
+    score, done = 0.0, False
+    with guard(policy.env.id or "environment"):
+        obs, _ = env.reset(seed=integer(seed, "record/env"))
+        while not done and len(frames) < limit:
+            frames.append(_picture(env))
+            row = observations.encode_batch([obs])
+            action = policy.act(torch.from_numpy(row), rng, deterministic=deterministic)
+            obs, reward, terminated, truncated, _ = env.step(actions.decode(action[0].numpy()))
+            score += float(reward)
+            done = bool(terminated or truncated)
+        frames.append(_picture(env))
+    fps = int(env.metadata.get("render_fps") or 15)
+    return Recording(frames, fps, score)
+
+
+def _picture(env: gymnasium.Env[Any, Any]) -> Frame:
+    picture = env.render()
+    if not isinstance(picture, np.ndarray):
+        raise BadInput("the environment has no render_mode='rgb_array' pictures to record")
+    return as_frame(picture)
+
+
+def default_video(run: RunFolder) -> Path:
+    """Where `dna record` writes unless told otherwise."""
+    return run.path / "episode.mp4"

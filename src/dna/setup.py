@@ -1,0 +1,74 @@
+"""Building the parts of a run: its environments, its networks, its device."""
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from dna.config import Config, Distil
+from dna.encoders import NATURE_MINIMUM
+from dna.envs import Making, Source, VectorEnv, make
+from dna.errors import BadInput
+from dna.networks import Networks
+from dna.randomness import integer
+
+
+@dataclass(frozen=True)
+class How:
+    """How to run, never what: nothing here can change a result."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None  # torch; None: one for small networks, else every core
+    env_threads: int = 1
+    checkpoint_every: int | None = None  # interactions; None: ten times in the run
+    allow_import: bool = False
+    restart: bool = False  # forget what the folder holds
+    tensorboard: bool = True
+
+
+def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.device) -> Networks:
+    """Networks whose first weights depend on the seed alone, whatever torch drew before."""
+    for phase in config.phases:
+        if phase.kind == "distil":
+            _check_constraint(phase, env.action.kind == "gaussian")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(seed, "weights"))
+        return Networks(config, env.observation, env.action).to(device)
+
+
+def _check_constraint(phase: Distil, gaussian: bool) -> None:
+    """Some constraints are made for one kind of actions only."""
+    kinds = {"kl": gaussian, "logit_mse": False, "mean_mse": True, "mean_mse_scaled": True}
+    if kinds[phase.constraint] != gaussian:
+        what = "real-valued" if gaussian else "discrete"
+        raise BadInput(
+            f"{phase.name}.constraint: '{phase.constraint}' is not for {what} actions; use kl"
+        )
+
+
+def default_threads(env: VectorEnv) -> int:
+    """Small networks lose more to the threads' rendezvous than they gain."""
+    shape = env.observation.shape
+    small = env.observation.kind == "vector" or min(shape[:2]) < NATURE_MINIMUM
+    return 1 if small else os.cpu_count() or 1
+
+
+def build_environments(
+    config: Config, seed: int, resumes: int, how: How, source: Source
+) -> VectorEnv:
+    seeds = tuple(integer(seed, "env", agent, resumes) for agent in range(config.agents))
+    making = Making(config.agents, seeds, how.env_threads, how.allow_import)
+    env = make(config.env, making, source)
+    if env.agents != config.agents:
+        env.close()
+        raise BadInput(f"agents: given {config.agents}, but the VectorEnv has {env.agents}")
+    return env
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: torch sees no GPU here; use --device cpu")
+    return torch.device(name)

@@ -107,12 +107,11 @@ class Networks(nn.Module):
         norm = config.normalize_observation
         self.obs, self.action = obs, action
         self.distribution = distribution(action)
-        self.normalizer = (
-            ObservationNormalizer(obs.shape, norm.clip, norm.gain) if norm else None
-        )
-        self.preprocess = Preprocess(
-            obs, norm.clip if norm else None, norm.gain if norm else 1.0
-        )
+        self.normalizer: ObservationNormalizer | None = None
+        self.preprocess = Preprocess(obs, None, 1.0)
+        if norm is not None:
+            self.normalizer = ObservationNormalizer(obs.shape)
+            self.preprocess = Preprocess(obs, norm.clip, norm.gain)
         projection = any(p.kind == "distil" and p.target == "projection" for p in config.phases)
         self.policy = PolicyNetwork(config.network, obs, action, projection)
         self.value: ValueNetwork | None = None

@@ -466,10 +466,10 @@ def test_running_a_phase_moves_only_the_weights_it_trains(phase, kind):
 # ── the engine ────────────────────────────────────────────────────────────────────────────
 
 
-def run(phase, networks: Networks, batch: Batch, progress: float = 0.25, world=None):
+def run(phase, networks: Networks, batch: Batch, progress: float = 0.25):
     optimizer = torch.optim.Adam(networks.weights(phase.trains), eps=phase.sgd.adam_eps)
     rng = np.random.default_rng(7)
-    return run_phase(phase, networks, optimizer, batch, rng, progress, world)
+    return run_phase(phase, networks, optimizer, batch, rng, progress)
 
 
 def run_by_hand(phase, networks: Networks, batch: Batch, kind: str, progress: float) -> list:
@@ -564,24 +564,6 @@ def test_no_epochs_is_no_change():
     before = copy.deepcopy(networks.state_dict())
     metrics = run(phase, networks, rollout(networks, "categorical"))
     assert metrics == {"value/learning_rate": 1e-2}
-    assert all(torch.equal(t, before[name]) for name, t in networks.state_dict().items())
-
-
-class Silence:
-    """Ranks whose mean gradient is zero."""
-
-    def average_gradients(self, parameters: list[nn.Parameter]) -> None:
-        for p in parameters:
-            if p.grad is not None:
-                p.grad.zero_()
-
-
-def test_other_ranks_have_their_say_before_the_step():
-    phase = Value(sgd=STEPS)
-    networks = build(phase, "categorical")
-    before = copy.deepcopy(networks.state_dict())
-    metrics = run(phase, networks, rollout(networks, "categorical"), world=Silence())
-    assert metrics["value/gradient_norm"] == 0.0
     assert all(torch.equal(t, before[name]) for name, t in networks.state_dict().items())
 
 

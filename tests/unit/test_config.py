@@ -188,7 +188,7 @@ def test_what_is_derived_follows_the_phases():
 @pytest.mark.parametrize(
     ("phases", "message"),
     [
-        ((Value(sgd=SMALL), Policy(sgd=SMALL, name="value")), "phases: two phases are named 'v"),
+        ((Value(sgd=SMALL), Policy(sgd=SMALL, name="value")), "phases: two phases are named"),
         ((Joint(sgd=SMALL, name="returns"),), "phases: a phase cannot be named 'returns'"),
         ((Joint(sgd=SMALL), Value(sgd=SMALL)), "phases: joint trains one network"),
         ((Joint(sgd=SMALL), Distil(sgd=SMALL)), "phases: joint trains one network"),

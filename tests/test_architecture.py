@@ -93,7 +93,8 @@ def test_only_storage_opens_files_for_writing() -> None:
     offenders = [
         path.name
         for path in FILES
-        if module_of(path) != "storage" and writers.search(path.read_text())
+        if module_of(path) != "storage"
+        and writers.search(path.read_text())
         # media writes into memory
         and module_of(path) != "media"
     ]

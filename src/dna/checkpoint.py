@@ -54,7 +54,7 @@ def save(
     if collector.reward_normalizer is not None:
         arrays |= _prefixed("reward", collector.reward_normalizer.moments.state())
         arrays["reward/running"] = collector.reward_normalizer.running
-    tensors |= {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
+    tensors |= {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
     state = progress | {
         "interactions": scores.interactions,
         "episodes": scores.episodes,

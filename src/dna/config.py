@@ -92,7 +92,7 @@ class WarmUp(Frozen):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.low > self.high:
-            raise ValueError(f"low must be at most high ({self.high}), got {self.low}")
+            raise ValueError(f"low: given {self.low}, must be at most high = {self.high}")
         return self
 
 

@@ -17,6 +17,8 @@ from dna.spaces import ObservationSpec
 
 #: NatureCNN's three convolutions need at least this many pixels each way.
 NATURE_MINIMUM = 36
+#: The small encoder's one convolution.
+SMALL_MINIMUM = 3
 Layer = TypeVar("Layer", bound=nn.Linear | nn.Conv2d)
 _WIDTH = {"mlp": 64, "small": 128, "nature": 512, "impala": 256}
 
@@ -45,13 +47,18 @@ def init_head(
 def _choose(settings: Network, obs: ObservationSpec) -> str:
     name = settings.encoder
     if name == "auto":
-        if obs.kind == "vector":
+        if obs.kind == "vector" or min(obs.shape[:2]) < SMALL_MINIMUM:
             return "mlp"
         return "nature" if min(obs.shape[:2]) >= NATURE_MINIMUM else "small"
     if name != "mlp" and obs.kind == "vector":
         raise BadInput(
             f"network.encoder: '{name}' reads images, but the environment "
             f"gives vectors of shape {obs.shape}; use mlp or auto"
+        )
+    if name == "small" and min(obs.shape[:2]) < SMALL_MINIMUM:
+        raise BadInput(
+            f"network.encoder: 'small' needs {SMALL_MINIMUM} pixels each way, the environment "
+            f"gives {obs.shape[:2]}; use mlp"
         )
     if name == "nature" and min(obs.shape[:2]) < NATURE_MINIMUM:
         raise BadInput(

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def _hash(seed: int, stream: str, *index: int) -> bytes:
-    return hashlib.sha256(json.dumps([seed, stream, *index]).encode()).digest()
+    return hashlib.sha256(json.dumps([int(seed), stream, *map(int, index)]).encode()).digest()
 
 
 def generator(seed: int, stream: str, *index: int) -> np.random.Generator:

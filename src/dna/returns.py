@@ -45,7 +45,7 @@ def advantage(v_adv: Tensor, value: Tensor) -> Tensor:
 
 def normalized(x: Tensor, weight: Tensor) -> Tensor:
     """Zero mean and unit variance over the rows whose weight is one (population, +1e-8)."""
-    total = weight.sum()
+    total = weight.sum().clamp(min=1.0)
     mean = (weight * x).sum() / total
     variance = (weight * (x - mean).square()).sum() / total
     return (x - mean) / (variance.sqrt() + 1e-8)

@@ -4,7 +4,6 @@ A change is made on the JSON tree at a dotted path (phases are addressed by thei
 the *whole* model is validated again, so a preset with an override is as safe as a preset.
 """
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from dna.complaints import nearest, one_line, quoted, shown
 from dna.config import (
     Auxiliary,
     Config,
@@ -42,10 +42,17 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 }
 
 
+#: Brackets in one value: a whole list of phases has far fewer.
+MOST_BRACKETS = 100
+
+
 def tweak(config: Config, **changes: Any) -> Config:
     """`tweak(DNA, **{"policy.sgd.epochs": 1})`: the configuration with these changes."""
     tree = json_tree(config)
     for path, value in changes.items():
+        _check_value(path, value)
+        if not _navigable(tree):
+            break  # an earlier change broke the phases; validation says how
         _set(tree, path, value)
     return from_tree(tree)
 
@@ -61,8 +68,16 @@ def without(config: Config, name: str) -> Config:
 def at(config: Config, path: str) -> Any:
     """The value at a dotted path, as JSON."""
     node: Any = json_tree(config)
-    for step in _steps(node, path):
-        node = node[step]
+    words = path.split(".")
+    if words[0] in _names(node):
+        node, words = _phase(node, words[0]), words[1:]
+    for word in words:
+        if not isinstance(node, dict) or word not in node:
+            known = list(node) if isinstance(node, dict) else []
+            raise UnknownKey(
+                shown(f"{quoted(path)}: no '{quoted(word)}'{nearest(word, known)}")
+            )
+        node = node[word]
     return node
 
 
@@ -71,7 +86,9 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate_json(json.dumps(tree))
     except ValidationError as error:
-        raise BadInput(_one_line(error, tree)) from None
+        raise BadInput(one_line(error, tree)) from None
+    except RecursionError:
+        raise BadInput("settings: nested too deeply") from None
 
 
 def from_json(text: str, source: str) -> Config:
@@ -95,10 +112,10 @@ def parse_overrides(pairs: list[str]) -> dict[str, Any]:
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise BadInput(
-                f"{_shown(pair)}: expected key=value, for example returns.gamma=0.99"
+                f"{quoted(pair)}: expected key=value, for example returns.gamma=0.99"
             )
         if key in changes:
-            raise BadInput(f"{_shown(key)}: given twice")
+            raise BadInput(f"{quoted(key)}: given twice")
         try:
             changes[key] = json.loads(text, parse_constant=str)
         except (ValueError, RecursionError):
@@ -122,14 +139,6 @@ def differences(ours: Config, theirs: Config) -> dict[str, tuple[Any, Any]]:
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """`; did you mean 'epochs'?`, or the known words when none is near."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean '{close[0]}'?"
-    return f"; known: {', '.join(known)}" if 0 < len(known) <= 12 else ""
-
-
 def _by_name(config: Config, whole: set[str]) -> dict[str, Any]:
     tree = json_tree(config)
     phases = {phase["name"]: phase for phase in tree.pop("phases")}
@@ -146,30 +155,50 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+def _names(tree: Mapping[str, Any]) -> list[str]:
+    return [phase["name"] for phase in tree["phases"]]
+
+
+def _navigable(tree: Mapping[str, Any]) -> bool:
+    """Whether paths can still be followed: changes are only validated all together."""
+    phases = tree["phases"]
+    return isinstance(phases, list) and all(
+        isinstance(phase, dict)
+        and isinstance(phase.get("name"), str)
+        and isinstance(phase.get("kind"), str)
+        and phase["kind"] in _PHASES
+        for phase in phases
+    )
+
+
+def _check_value(path: str, value: Any) -> None:
+    """Refuse what no JSON file could hold: lone surrogates, bottomless nesting."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+        text.encode()
+    except (ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
+        raise BadInput(f"{quoted(path)}: given a value that is not valid JSON") from None
+    if text.count("[") + text.count("{") > MOST_BRACKETS:
+        raise BadInput(f"{quoted(path)}: given a value that is nested too deeply")
+
+
 def _phase(tree: Mapping[str, Any], name: str) -> Any:
     for phase in tree["phases"]:
         if phase["name"] == name:
             return phase
-    names = [phase["name"] for phase in tree["phases"]]
-    raise UnknownKey(f"{_shown(name)}: no such phase{nearest(name, names)}")
-
-
-def _steps(tree: Mapping[str, Any], path: str) -> list[Any]:
-    """The path as keys into the JSON tree; phases by name."""
-    words = path.split(".")
-    names = [phase["name"] for phase in tree["phases"]]
-    return ["phases", names.index(words[0]), *words[1:]] if words[0] in names else [*words]
+    raise UnknownKey(shown(f"{quoted(name)}: no such phase{nearest(name, _names(tree))}"))
 
 
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:
-    words = path.split(".")
-    names = [phase["name"] for phase in tree["phases"]]
+    words, names = path.split("."), _names(tree)
     node = tree
     known: list[str] | None = [*Config.model_fields, *names]
     if words[0] in names:
         node = _phase(tree, words[0])
         known = list(_PHASES[node["kind"]].model_fields)
-        words = words[1:] or [""]
+        words = words[1:]
+        if not words:
+            raise UnknownKey(f"{path}: is a phase; set a key of it, such as {path}.sgd.epochs")
     for word in words[:-1]:
         _check(word, known, path)
         node, known = _descend(node, word, path)
@@ -179,50 +208,20 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
 
 def _check(word: str, known: list[str] | None, path: str) -> None:
     if known is not None and word not in known:
-        raise UnknownKey(f"{_shown(path)}: no '{_shown(word)}'{nearest(word, known)}")
+        raise UnknownKey(shown(f"{quoted(path)}: no '{quoted(word)}'{nearest(word, known)}"))
 
 
 def _descend(
     node: dict[str, Any], word: str, path: str
 ) -> tuple[dict[str, Any], list[str] | None]:
     """One step down, and the keys known there (None: any)."""
-    child = node[word]
+    child = node.get(word)
     if not isinstance(child, dict) and word in _OPTIONAL:
         child = node[word] = {}
     if not isinstance(child, dict):
-        raise UnknownKey(f"{_shown(path)}: '{word}' is a single value and has no keys inside")
+        inside = f"'{quoted(word)}' is a single value and has no keys inside"
+        raise UnknownKey(shown(f"{quoted(path)}: {inside}"))
     if word == "options":
         return child, None  # keyword arguments of the environment
     model = _OPTIONAL.get(word)
     return child, list(child) if model is None else list(model.model_fields)
-
-
-def _one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
-    """Pydantic's first complaint with our path: `policy.sgd.epochs: given -1, …`."""
-    first = error.errors(include_url=False)[0]
-    message = first["msg"].removeprefix("Value error, ")
-    path = _our_path(first["loc"], tree)
-    if first["type"] == "value_error":
-        return _shown(f"{path}.{message}" if path else message)
-    if first["type"] == "extra_forbidden":
-        return f"{_shown(path)}: no such setting"
-    given = _shown(json.dumps(first["input"], default=str, ensure_ascii=True), 60)
-    if first["type"] == "missing":
-        return f"{_shown(path)}: must be given"
-    return f"{_shown(path)}: given {given}, {message[0].lower()}{message[1:]}"
-
-
-def _our_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
-    words = list(location)
-    if len(words) > 1 and words[0] == "phases" and isinstance(words[1], int):
-        phases = tree["phases"]
-        phase = phases[words[1]] if isinstance(phases, list) else {}
-        name = phase.get("name", words[1]) if isinstance(phase, dict) else words[1]
-        words = [name, *words[3:]]
-    return ".".join(str(word) for word in words if word not in ("number", "linear"))
-
-
-def _shown(text: str, limit: int = 150) -> str:
-    """User text safe for one line: control characters escaped, length bounded."""
-    safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return safe if len(safe) <= limit else safe[: limit - 1] + "…"

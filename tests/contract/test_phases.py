@@ -83,15 +83,6 @@ def title(case: object) -> str:
     return "-".join(str(getattr(case, name)) for name in names if hasattr(case, name))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    """Threads only slow such small tensors down."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 every_case = pytest.mark.parametrize(("phase", "kind"), CASES, ids=title)
 
 

@@ -338,8 +338,10 @@ def test_the_nature_encoder_refuses_small_images():
 
 
 def test_the_small_encoder_refuses_images_smaller_than_its_filter():
+    tiny = ObservationSpec("image", (2, 9, 1), "uint8")
     with pytest.raises(BadInput, match=r"network\.encoder"):
-        build(ObservationSpec("image", (2, 9, 1), "uint8"))
+        build(tiny, encoder="small")
+    assert build(tiny).pi(torch.zeros((1, 2, 9, 1), dtype=torch.uint8)).pi.shape[0] == 1
 
 
 @pytest.mark.parametrize("spec", [ATARI, VECTOR, EIGHTEEN, ActionSpec("gaussian", (3,))])

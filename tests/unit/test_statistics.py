@@ -103,7 +103,7 @@ def test_loaded_moments_go_on_as_the_saved_ones():
 
 def test_observation_constants_are_the_mean_and_the_deviation_of_all_states():
     data = np.random.default_rng(0).normal(4.0, 2.0, size=(50, 3)).astype(np.float32)
-    normalizer = ObservationNormalizer((3,), clip=3.0, gain=1.0)
+    normalizer = ObservationNormalizer((3,))
     for batch in np.split(data, 5):
         normalizer.update(batch)
     shift, scale = normalizer.shift_and_scale()
@@ -114,23 +114,18 @@ def test_observation_constants_are_the_mean_and_the_deviation_of_all_states():
 
 def test_pixels_are_counted_between_zero_and_one():
     data = np.random.default_rng(0).integers(0, 256, size=(50, 2, 2, 1)).astype(np.uint8)
-    normalizer = ObservationNormalizer((2, 2, 1), clip=3.0, gain=1.0)
+    normalizer = ObservationNormalizer((2, 2, 1))
     normalizer.update(data)
     np.testing.assert_allclose(normalizer.moments.mean, (data / 255).mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(normalizer.moments.variance, (data / 255).var(axis=0), rtol=1e-9)
 
 
 def test_a_constant_element_stays_finite():
-    normalizer = ObservationNormalizer((2,), clip=3.0, gain=1.0)
+    normalizer = ObservationNormalizer((2,))
     normalizer.update(np.full((10, 2), 0.1, np.float32))
     shift, scale = normalizer.shift_and_scale()
     assert np.isfinite(scale).all()
     np.testing.assert_allclose((np.float32(0.1) - shift) * scale, 0.0, atol=1e-3)
-
-
-def test_the_normalizer_remembers_its_clip_and_gain():
-    normalizer = ObservationNormalizer((2,), clip=5.0, gain=3.0)
-    assert (normalizer.clip, normalizer.gain) == (5.0, 3.0)
 
 
 # ── rewards ───────────────────────────────────────────────────────────────────────────────

@@ -12,12 +12,12 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from dna.complaints import nearest, quoted
 from dna.config import EnvConfig
 from dna.envs import Array, Factory, Making, Source, Step
 from dna.envs.guard import guard, one_line
 from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
 from dna.errors import BadInput, MissingExtra
-from dna.tweak import nearest
 
 
 def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
@@ -50,7 +50,7 @@ def _check_registered(env_id: str) -> None:
     except gymnasium.error.Error:
         known = list(gymnasium.registry)
         hint = nearest(env_id, known) or "; `dna list envs` shows what is installed"
-        raise BadInput(f"{env_id}: no such environment{hint}") from None
+        raise BadInput(f"{quoted(env_id)}: no such environment{hint}") from None
 
 
 def register_minatar() -> None:

@@ -4,10 +4,11 @@ One settings table is one file; a preset is built with `Config`, `tweak` and `wi
 nothing else, cites where its numbers come from and says only what differs.
 """
 
+from dna.complaints import nearest, quoted
 from dna.config import Config
 from dna.errors import BadInput
 from dna.presets import classic, minatar, small
-from dna.tweak import nearest, tweak
+from dna.tweak import tweak
 
 ALGORITHMS = ("dna", "ppo", "ppg")
 
@@ -52,7 +53,7 @@ def family(env_id: str) -> str:
 def preset(name: str) -> Config:
     """A preset by its name, or one line that names the nearest."""
     if name not in PRESETS:
-        raise BadInput(f"--preset {name}: no such preset{nearest(name, list(PRESETS))}")
+        raise BadInput(f"--preset {quoted(name)}: no such preset{nearest(name, list(PRESETS))}")
     return PRESETS[name]
 
 

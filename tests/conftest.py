@@ -1,0 +1,11 @@
+"""Tests share one thread of torch: small networks are faster so, and results do not vary."""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+torch.set_num_threads(1)

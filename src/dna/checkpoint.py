@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dna.errors import StorageFailure
 from dna.networks import Networks
+from dna.replay import Replay
 from dna.rollout import Collector
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 
@@ -32,17 +33,38 @@ class Saved:
     state: dict[str, Any]
 
 
-def save(
-    folder: Path,
-    networks: Networks,
-    optimizers: dict[str, torch.optim.Adam],
-    collector: Collector,
-    progress: dict[str, Any],
-) -> Path:
+@dataclass(frozen=True)
+class Parts:
+    """Everything of a run that has state."""
+
+    networks: Networks
+    optimizers: dict[str, torch.optim.Adam]
+    collector: Collector
+    replay: Replay
+
+
+def save(folder: Path, parts: Parts, progress: dict[str, Any]) -> Path:
     """Write `checkpoints/<interactions>`; `progress` is what `Saved` gives back."""
-    scores = collector.scores
+    scores = parts.collector.scores
+    state = progress | {
+        "interactions": scores.interactions,
+        "episodes": scores.episodes,
+        "window": list(scores.window),
+        "exact": False,  # environments restart
+    }
+    target = folder / "checkpoints" / f"{scores.interactions:012d}"
+    files = {
+        "state.json": json.dumps(state, indent=2).encode(),
+        "rank0.safetensors": tensor_bytes(_tensors(parts)),
+    }
+    write_folder(target, files)
+    return target
+
+
+def _tensors(parts: Parts) -> dict[str, Tensor]:
+    networks, collector, scores = parts.networks, parts.collector, parts.collector.scores
     tensors: dict[str, Tensor] = {f"networks/{k}": v for k, v in networks.state_dict().items()}
-    for phase, optimizer in optimizers.items():
+    for phase, optimizer in parts.optimizers.items():
         for index, slots in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{phase}/{index}/{k}": v for k, v in slots.items()}
     arrays: dict[str, Any] = {
@@ -54,20 +76,9 @@ def save(
     if collector.reward_normalizer is not None:
         arrays |= _prefixed("reward", collector.reward_normalizer.moments.state())
         arrays["reward/running"] = collector.reward_normalizer.running
-    tensors |= {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
-    state = progress | {
-        "interactions": scores.interactions,
-        "episodes": scores.episodes,
-        "window": list(scores.window),
-        "exact": False,  # environments restart
-    }
-    target = folder / "checkpoints" / f"{scores.interactions:012d}"
-    files = {
-        "state.json": json.dumps(state, indent=2).encode(),
-        "rank0.safetensors": tensor_bytes(tensors),
-    }
-    write_folder(target, files)
-    return target
+    for index, batch in enumerate(parts.replay.batches):
+        tensors |= {f"replay/{index}/{name}": column for name, column in batch.items()}
+    return tensors | {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
 
 
 def latest(folder: Path) -> Saved | None:
@@ -101,19 +112,13 @@ def load(path: Path) -> Saved:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
 
 
-def restore(
-    saved: Saved,
-    networks: Networks,
-    optimizers: dict[str, torch.optim.Adam],
-    collector: Collector,
-) -> None:
+def restore(saved: Saved, parts: Parts) -> None:
     """Put a checkpoint's state back into a freshly built run."""
+    networks, collector = parts.networks, parts.collector
     networks.load_state_dict(_under(saved.tensors, "networks"))
-    for phase, optimizer in optimizers.items():
-        slots: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in _under(saved.tensors, f"optimizer/{phase}").items():
-            index, _, slot = key.partition("/")
-            slots.setdefault(int(index), {})[slot] = tensor
+    parts.replay.batches = list(_numbered(saved.tensors, "replay").values())
+    for phase, optimizer in parts.optimizers.items():
+        slots = _numbered(saved.tensors, f"optimizer/{phase}")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
     if networks.normalizer is not None:
@@ -136,6 +141,15 @@ def _prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     start = prefix + "/"
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+
+
+def _numbered(tensors: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Tensor]]:
+    """`prefix/3/name` → {3: {name: …}}, in order."""
+    groups: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in _under(tensors, prefix).items():
+        index, _, name = key.partition("/")
+        groups.setdefault(int(index), {})[name] = tensor
+    return dict(sorted(groups.items()))
 
 
 def _numpy(tensors: dict[str, Tensor]) -> dict[str, Any]:

@@ -56,7 +56,8 @@ def our_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
         phases = tree["phases"]
         phase = phases[words[1]] if isinstance(phases, list) else None
         name = phase.get("name") if isinstance(phase, dict) else None
-        usable = isinstance(name, str) and words[-1] != "name"
-        place = name if usable else f"phases.{words[1]}"
+        place = f"phases.{words[1]}"
+        if isinstance(name, str) and words[-1] != "name":
+            place = name
         words = [place, *words[3:]]
     return ".".join(str(word) for word in words if word not in _TAGS)

@@ -19,7 +19,7 @@ from dna.spaces import ActionSpec
 class Distribution(Protocol):
     """What a phase and a rollout need to know of π."""
 
-    parameters: int  # columns of the policy head
+    parameters: int  # columns of a row of parameters
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
         """An action made of standard noise from `draw`: randomness stays outside."""

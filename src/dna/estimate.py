@@ -1,4 +1,4 @@
-"""From a rollout to a batch with V_targ and Â: lines 9-11 of algorithm 1 (section 4.2)."""
+"""From a rollout to a batch with V_targ and Â: lines 8-10 of algorithm 1 (section 4.2)."""
 
 from dna.batch import Batch, Rollout, flat
 from dna.config import Returns
@@ -9,7 +9,7 @@ from dna.returns import advantage, explained_variance, td_lambda
 def estimate(
     rollout: Rollout, networks: Networks, returns: Returns
 ) -> tuple[Batch, dict[str, float]]:
-    """V_targ, V_adv and Â of a rollout (lines 9-11 of algorithm 1), as a flat batch."""
+    """V_targ, V_adv and Â of a rollout (lines 8-10 of algorithm 1), as a flat batch."""
     horizon, agents = rollout.reward.shape
     value = networks.v_of_all(flat(rollout.obs)).view(horizon + 1, agents)
     next_value = value[1:].clone()

@@ -1,6 +1,7 @@
 """Playing without learning: scores of a saved policy, and pictures of it."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 import torch
 
 from dna.config import EnvConfig
-from dna.envs import Making, make
+from dna.envs import Array, Making, VectorEnv, make
 from dna.envs.guard import guard
 from dna.envs.gym import factory
 from dna.envs.spaces import ActionCodec, ObservationCodec
+from dna.episodes import Episode, Scores
 from dna.errors import BadInput
 from dna.folder import RunFolder
 from dna.media import Frame, as_frame
@@ -71,33 +73,35 @@ def evaluate(
     agents = min(PARALLEL, episodes)
     seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))
     vector = make(env, Making(agents, seeds, allow_import=allow_import))
-    quota = np.full(agents, episodes // agents)
-    quota[: episodes % agents] += 1
     rng = generator(seed, "eval/act")
-    returns, lengths = np.zeros(agents), np.zeros(agents, dtype=np.int64)
-    scores: list[float] = []
-    steps: list[int] = []
+
+    def act(obs: Array) -> Array:
+        if policy is None:
+            return vector.uniform(rng)
+        action = policy.act(torch.from_numpy(obs), rng, deterministic=deterministic)
+        return np.asarray(action.numpy())
+
     try:
-        obs = vector.reset()
-        while quota.any():
-            action = (
-                vector.uniform(rng)
-                if policy is None
-                else policy.act(torch.from_numpy(obs), rng, deterministic=deterministic).numpy()
-            )
-            step = vector.step(action)
-            returns += step.reward * step.valid
-            lengths += step.valid
-            for agent in np.flatnonzero(step.done):
-                if quota[agent]:
-                    quota[agent] -= 1
-                    scores.append(float(returns[agent]))
-                    steps.append(int(lengths[agent]))
-                returns[agent], lengths[agent] = 0.0, 0
-            obs = step.obs
+        return _play_quota(vector, act, episodes)
     finally:
         vector.close()
-    return Evaluation(tuple(scores), tuple(steps))
+
+
+def _play_quota(vector: VectorEnv, act: Callable[[Array], Array], episodes: int) -> Evaluation:
+    quota = np.full(vector.agents, episodes // vector.agents)
+    quota[: episodes % vector.agents] += 1
+    played = Scores(vector.agents)
+    kept: list[Episode] = []
+    obs = vector.reset()
+    while quota.any():
+        step = vector.step(act(obs))
+        played.add(step)
+        for episode in played.take():
+            if quota[episode.agent]:
+                quota[episode.agent] -= 1
+                kept.append(episode)
+        obs = step.obs
+    return Evaluation(tuple(e.score for e in kept), tuple(e.length for e in kept))
 
 
 @dataclass(frozen=True)

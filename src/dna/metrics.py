@@ -93,7 +93,7 @@ SPECIAL = {
     "value/loss": ("losses/value_loss", "train/value_loss"),
     "distil/loss": ("losses/distil/total",),
     "distil/value_loss": ("losses/distil/value",),
-    "distil/constraint": ("losses/distil/kl",),
+    "distil/kl": ("losses/distil/kl",),
     "aux/kl": ("losses/aux/kl_loss",),
     "aux/aux_value_loss": ("losses/aux/aux_value_loss",),
     "aux/value_loss": ("losses/aux/real_value_loss",),

@@ -33,6 +33,8 @@ def run_phase(
     progress: float,
 ) -> dict[str, float]:
     """Optimize one phase's objective over its data; returns its metrics, averaged."""
+    if not phase.sgd.epochs:
+        return {}
     learning_rate = resolve(phase.sgd.learning_rate, progress)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate

@@ -126,7 +126,7 @@ def _(phase: Distil, networks: Networks, mb: Batch, progress: float) -> tuple[Te
     distance = squared_error(student, mb["teacher"], mb["weight"])
     constraint = mean(_constraint(phase, networks, mb["pi_old"], output.pi), mb["weight"])
     total = phase.weight * distance + phase.beta * constraint
-    return total, {"loss": total, "value_loss": distance, "constraint": constraint}
+    return total, {"loss": total, "value_loss": distance, phase.constraint: constraint}
 
 
 def _teacher(phase: Distil, networks: Networks, obs: Tensor) -> Tensor:

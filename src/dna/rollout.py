@@ -1,4 +1,4 @@
-"""Collecting experience: lines 6-8 of algorithm 1, and the warm-up of appendix A.
+"""Collecting experience: lines 6-7 of algorithm 1, and the warm-up of appendix A.
 
 Nothing is evaluated per step but the policy; values are computed for the whole rollout at
 once afterwards (`estimate`). Scores are raw rewards summed from an episode's true start to
@@ -49,6 +49,8 @@ class Collector:
         taken = 0
         for t in range(int(steps.max())):
             active = steps > t if self.env.can_hold else None
+            moving = ~self.resetting if active is None else torch.from_numpy(active)
+            self.networks.observe(self.obs[moving])
             if settings.actions == "uniform":
                 action = self.env.uniform(rng)
             else:
@@ -57,7 +59,6 @@ class Collector:
             step = self.env.step(action, active)
             self._learn_rewards(step)
             self.scores.add(step, count=False)
-            self.networks.observe(self.obs[torch.from_numpy(step.valid)])
             taken += int(step.valid.sum())
             self._advance(step, active)
         return taken

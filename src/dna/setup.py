@@ -16,7 +16,7 @@ from dna.randomness import integer
 
 @dataclass(frozen=True)
 class How:
-    """How to run, never what: nothing here can change a result."""
+    """How to run, never what. (Another number of torch threads may move the last bits.)"""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None  # torch; None: one for small networks, else every core

@@ -1,6 +1,7 @@
 """Training: algorithm 1 of the paper, for any list of phases.
 
-`train` is a pure function of (config, seed) up to wall-clock: two runs write the same bytes.
+`train` is a pure function of (config, seed) up to wall-clock: on one machine with the same
+number of torch threads, two runs write the same bytes.
 """
 
 import json
@@ -15,7 +16,7 @@ from dna import checkpoint
 from dna.clock import Clock
 from dna.config import AnyPhase, Config, json_tree
 from dna.envs import Source, VectorEnv
-from dna.errors import Preempted
+from dna.errors import BadInput, FolderBusy, Preempted
 from dna.estimate import estimate
 from dna.folder import RunFolder
 from dna.machine import describe
@@ -51,19 +52,34 @@ def train(
     """Train in this folder, continuing its newest checkpoint if it has one."""
     how = how or How()
     folder = RunFolder(path)
-    saved = checkpoint.latest(path) if folder.exists and not how.restart else None
+    saved = _saved(folder, config, seed, how)
     resumes = saved.resumes + 1 if saved else 0
     env = build_environments(config, seed, resumes, how, source)
     torch.set_num_threads(how.threads or default_threads(env))
     try:
         run = Run(config, seed, folder, env, how)
         with locked(path), stop_signals() as stop:
+            if _stamp(saved) != _stamp(_saved(folder, config, seed, how)):
+                raise FolderBusy(f"{path}: another process changed the run just now; try again")
             if saved is None:
                 folder.clear()
             run.open(saved, resumes)
             return run.loop([*sinks, *run.dashboards()], stop)
     finally:
         env.close()
+
+
+def _saved(folder: RunFolder, config: Config, seed: int, how: How) -> checkpoint.Saved | None:
+    """The checkpoint to continue from; a folder of another run is refused, not continued."""
+    if not folder.exists or how.restart:
+        return None
+    if folder.read() != (config, seed):
+        raise BadInput(f"{folder.path}: holds a run with other settings or seed")
+    return checkpoint.latest(folder.path)
+
+
+def _stamp(saved: checkpoint.Saved | None) -> tuple[int, int] | None:
+    return None if saved is None else (saved.resumes, saved.iteration)
 
 
 class Run:
@@ -91,7 +107,7 @@ class Run:
             self.folder.begin(self.config, self.seed)
             self.files = Files(self.folder.path)
         else:
-            checkpoint.restore(saved, self.networks, self.optimizers, self.collector)
+            checkpoint.restore(saved, self._parts())
             self.iteration = saved.iteration
             self.files = Files(self.folder.path, saved.lengths)
         machine |= {"resumes": resumes, "exact": resumes == 0}
@@ -151,6 +167,9 @@ class Run:
                     self.replay.clear()
         return metrics
 
+    def _parts(self) -> checkpoint.Parts:
+        return checkpoint.Parts(self.networks, self.optimizers, self.collector, self.replay)
+
     @property
     def checkpoint_every(self) -> int:
         """Interactions between checkpoints."""
@@ -160,22 +179,18 @@ class Run:
         """Write a checkpoint and forget those beyond the newest few."""
         progress: dict[str, Any] = {"iteration": self.iteration, "resumes": self.resumes}
         progress |= {"lengths": self.files.sync()}
-        checkpoint.save(
-            self.folder.path, self.networks, self.optimizers, self.collector, progress
-        )
+        checkpoint.save(self.folder.path, self._parts(), progress)
         for old in sorted((self.folder.path / "checkpoints").glob("[0-9]*"))[:-KEEP]:
             remove(old)
 
     def _checkpoint_if_due(self, stop: Stop) -> None:
         interactions = self.collector.scores.interactions
-        # A replay is not saved: PPG checkpoints where it is empty, after its auxiliary phase.
-        if self.replay.batches and not stop.asked:
-            return
-        if stop.asked and not self.replay.batches:
-            self.save()
         if stop.asked:
+            self.save()
             raise Preempted(f"stopped by {stop.asked}; `dna resume {self.folder.path}` goes on")
-        if interactions >= self.next_checkpoint and interactions < self.config.interactions:
+        # PPG waits for its replay to be empty: it is by far the largest part of its state.
+        late = self.next_checkpoint <= interactions < self.config.interactions
+        if late and not self.replay.batches:
             self.save()
             self.next_checkpoint = interactions + self.checkpoint_every
 
@@ -204,6 +219,7 @@ class Run:
             "episodes": scores.episodes,
             "score": scores.score,
         }
+        self.replay.clear()  # nothing will read it
         self.save()
         save_policy(self.folder.policy, self.networks, self.config, about)
         rate = (scores.interactions - first) / seconds if seconds > 0 else 0.0

@@ -81,7 +81,7 @@ def test_a_run_leaves_a_complete_folder(tmp_path):
     ]
     assert [row["iteration"] for row in rows] == list(range(16))
     assert [row["interactions"] for row in rows] == [64 * (i + 1) for i in range(16)]
-    assert {"policy/loss", "value/loss", "distil/constraint"} <= set(rows[-1])
+    assert {"policy/loss", "value/loss", "distil/kl"} <= set(rows[-1])
     with (folder.path / "episodes.csv").open() as file:
         episodes = list(csv.DictReader(file))
     assert len(episodes) == result["episodes"] == rows[-1]["episodes"]

@@ -132,8 +132,7 @@ class GymVector:
         else:
             parts = np.array_split(rows, self.threads)
             list(self.pool.map(lambda part: self._step_rows(part, action, out), parts))
-        if len(rows) == self.agents:
-            check_finite("observation", out.obs)
+        check_finite("observation", out.obs[rows], rows)
         check_finite("reward", out.reward)
         return out
 

@@ -37,7 +37,7 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src tests
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src
 	$(BIN)/python -m pytest -q -p no:randomly tests/test_architecture.py
 
 format: install

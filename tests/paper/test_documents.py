@@ -1,0 +1,65 @@
+"""Documents that cannot rot: their Python runs, their commands parse, their links lead on."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dna.cli import app, main
+
+ROOT = Path(__file__).parent.parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(path, language):
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_python_of_the_readme_runs(number, capsys):
+    code = blocks(ROOT / "README.md", "python")
+    assert len(code) == 2
+    names = {}
+    exec(compile(code[number], f"README.md, block {number}", "exec"), names)
+    assert "config" in names or names["DNA"].algorithm == "dna"
+
+
+def commands():
+    for path in DOCUMENTS:
+        for block in blocks(path, "console"):
+            for line in block.splitlines():
+                if line.startswith("dna "):
+                    yield line
+
+
+@pytest.mark.parametrize("line", sorted(set(commands())))
+def test_a_command_in_a_document_is_one_that_exists(line, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(line, comments=True)[1:]
+    verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert words[0] in verbs
+    if words[0] == "train" and ":" not in words[1]:
+        assert main([*words, "--dry-run"]) == 0
+    elif words[0] in ("show", "list"):
+        assert main(words) == 0
+    else:
+        assert main([words[0], "--help"]) == 0
+        options = [word for word in words if word.startswith("--")]
+        text = capsys.readouterr().out
+        assert all(option in text for option in options)
+
+
+def test_every_verb_is_shown_in_the_readme():
+    text = (ROOT / "README.md").read_text()
+    verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert verbs == {v for v in verbs if f"dna {v} " in text}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
+    missing = [
+        link for link in links if "://" not in link and not (path.parent / link).exists()
+    ]
+    assert missing == []

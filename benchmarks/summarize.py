@@ -1,0 +1,78 @@
+"""Finished run folders → a small CSV (thinned curves with digests) and a Markdown table.
+
+`python benchmarks/summarize.py --at 409600 1000000 --csv results/x.csv RUN…` prints, for each
+environment and algorithm, the score of the last 100 episodes at those interactions: mean and
+standard error over the seeds.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from dna.folder import RunFolder
+from dna.tweak import digest
+
+POINTS = 40
+
+
+def rows(run: RunFolder) -> list[dict[str, Any]]:
+    """The run's metrics."""
+    lines = (run.path / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def score_at(run: RunFolder, interactions: int) -> float:
+    """The score of the first iteration that has taken so many interactions."""
+    for row in rows(run):
+        if row["interactions"] >= interactions:
+            return float(row["score"])
+    raise SystemExit(f"{run.path}: fewer than {interactions} interactions")
+
+
+def write_csv(runs: list[RunFolder], path: Path) -> None:
+    """About forty points of each curve, enough to draw it again."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["env", "algorithm", "seed", "digest", "interactions", "score"])
+        for run in runs:
+            config, seed = run.read()
+            head = [config.env.id, config.algorithm, seed, digest(config, seed)]
+            every = rows(run)
+            step = max(1, len(every) // POINTS)
+            for row in [*every[step - 1 : -1 : step], every[-1]]:
+                if row["score"] is not None:
+                    writer.writerow([*head, row["interactions"], round(row["score"], 4)])
+
+
+def main() -> None:
+    """Group, average, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--at", nargs="+", type=int, required=True)
+    parser.add_argument("--csv", type=Path)
+    arguments = parser.parse_args()
+    runs = [RunFolder.of(path) for path in arguments.runs]
+    groups: dict[tuple[str, str], list[RunFolder]] = defaultdict(list)
+    for run in runs:
+        config, _ = run.read()
+        groups[str(config.env.id), config.algorithm].append(run)
+    head = " | ".join(f"at {at:,}" for at in arguments.at)
+    print(f"| environment | algorithm | seeds | {head} |")
+    print("|---|---|--:|" + "--:|" * len(arguments.at))
+    for (env_id, algorithm), members in groups.items():
+        cells = []
+        for at in arguments.at:
+            scores = [score_at(run, at) for run in members]
+            error = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
+            cells.append(f"{statistics.mean(scores):.2f} ± {error:.2f}")
+        print(f"| {env_id} | {algorithm} | {len(members)} | {' | '.join(cells)} |")
+    if arguments.csv:
+        write_csv(runs, arguments.csv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Files are whole or not at all, hashed, and can be cut back; the folder has one writer."""
+
+import json
+import multiprocessing
+
+import pytest
+import torch
+
+from dna.errors import FolderBusy, StorageFailure
+from dna.storage import (
+    AppendLog,
+    locked,
+    read_folder,
+    read_json,
+    remove,
+    tensor_bytes,
+    tensors_from,
+    write,
+    write_folder,
+    write_json,
+)
+
+
+def test_a_file_is_replaced_and_leaves_nothing_beside_it(tmp_path):
+    write(tmp_path / "a" / "file", b"old")
+    write(tmp_path / "a" / "file", b"new")
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["file"]
+    assert (tmp_path / "a" / "file").read_bytes() == b"new"
+
+
+def test_a_failed_write_keeps_the_old_file_and_says_which(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageFailure, match="folder"):
+        write(tmp_path / "folder", b"a folder is in the way")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_folder_reads_back_and_replaces_an_older_one(tmp_path):
+    write_folder(tmp_path / "x", {"a": b"1", "b": b"2"})
+    write_folder(tmp_path / "x", {"a": b"3"})
+    assert read_folder(tmp_path / "x") == {"a": b"3"}
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("where", [0, 1, -1])
+def test_one_flipped_bit_is_found(where, tmp_path):
+    write_folder(tmp_path / "x", {"a": bytes(100)})
+    data = bytearray((tmp_path / "x" / "a").read_bytes())
+    data[where] ^= 4
+    (tmp_path / "x" / "a").write_bytes(data)
+    with pytest.raises(StorageFailure, match="damaged"):
+        read_folder(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"format": 2, "sha256": {}}, "newer version"),
+        ({"format": 1, "sha256": {"../secret": "0"}}, "outside the folder"),
+        ({"format": 1, "sha256": {"gone": "0"}}, "gone"),
+    ],
+)
+def test_a_manifest_that_cannot_be_trusted_is_refused(manifest, words, tmp_path):
+    write_folder(tmp_path / "x", {"a": b"1"})
+    write_json(tmp_path / "x" / "manifest.json", manifest)
+    with pytest.raises(StorageFailure, match=words):
+        read_folder(tmp_path / "x")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\x00"])
+def test_what_is_not_json_is_one_line(text, tmp_path):
+    (tmp_path / "file.json").write_text(text)
+    with pytest.raises(StorageFailure, match="not JSON"):
+        read_json(tmp_path / "file.json")
+
+
+def test_tensors_survive_and_garbage_does_not():
+    tensors = {"a": torch.randn(3, 2).t(), "b": torch.tensor(7, dtype=torch.int64)}
+    loaded = tensors_from(tensor_bytes(tensors), "here")
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+    with pytest.raises(StorageFailure, match="here: not a safetensors file"):
+        tensors_from(b"\xff" * 64, "here")
+
+
+def test_a_log_is_cut_back_to_where_it_was(tmp_path):
+    log = AppendLog(tmp_path / "log")
+    log.write("one")
+    length = log.sync()
+    log.write("two")
+    log.close()
+    log = AppendLog(tmp_path / "log", keep=length)
+    log.write("three")
+    log.close()
+    assert (tmp_path / "log").read_text() == "one\nthree\n"
+    AppendLog(tmp_path / "log", keep=10**9).close()
+    assert (tmp_path / "log").read_text() == "one\nthree\n"
+
+
+def _try(folder, queue):
+    try:
+        with locked(folder):
+            queue.put("in")
+    except FolderBusy as error:
+        queue.put(str(error))
+
+
+def test_another_process_is_told_who_holds_the_folder(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    with locked(tmp_path / "run"):
+        process = context.Process(target=_try, args=(tmp_path / "run", queue))
+        process.start()
+        said = queue.get(timeout=60)
+        process.join()
+    assert "in use by pid" in said
+    with locked(tmp_path / "run"):
+        pass
+
+
+def test_removing_what_is_not_there_is_fine_and_links_are_not_followed(tmp_path):
+    remove(tmp_path / "nothing")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    remove(tmp_path / "link")
+    assert json.dumps((tmp_path / "real" / "file").read_text()) == '"kept"'

@@ -32,22 +32,28 @@ _SHARED: dict[str, Any] = {
     "normalize_observation": None,
     "warm_up": WarmUp(low=0, high=300),
 }
+#: Ten times the paper's: with 0.01 every algorithm settles for a loop worth 6 on Breakout.
+_ENTROPY = 0.1
 _POLICY = SGD(epochs=2, minibatch=512, learning_rate=_RATE)
 _VALUE = SGD(epochs=1, minibatch=256, learning_rate=_RATE)
 
 DNA = Config(
     phases=(
-        Policy(sgd=_POLICY),
+        Policy(sgd=_POLICY, entropy_bonus=_ENTROPY),
         Value(sgd=_VALUE),
         Distil(sgd=SGD(epochs=1, minibatch=256, learning_rate=5e-4)),
     ),
     **_SHARED,
 )
 
-PPO = Config(phases=(Joint(sgd=_POLICY),), **_SHARED)
+PPO = Config(phases=(Joint(sgd=_POLICY, entropy_bonus=_ENTROPY),), **_SHARED)
 
 PPG = Config(
-    phases=(Policy(sgd=_POLICY), Value(sgd=_VALUE), Auxiliary(every=16, sgd=_VALUE)),
+    phases=(
+        Policy(sgd=_POLICY, entropy_bonus=_ENTROPY),
+        Value(sgd=_VALUE),
+        Auxiliary(every=16, sgd=_VALUE),
+    ),
     **_SHARED,
 )
 

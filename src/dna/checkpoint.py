@@ -1,8 +1,9 @@
 """A run's state as safetensors + JSON, and back. No pickle.
 
 Everything that training carries from one iteration to the next: both networks, one Adam per
-phase, both normalizers with their accumulators, the scores' window and counters. Generators
-need no state (`dna.randomness`). Environments restart: `exact` says so.
+phase, both normalizers, the scores' window and counters, PPG's replay. Generators need no
+state (`dna.randomness`). Environments restart, and with them what is counted per episode:
+`exact` says so.
 """
 
 import json
@@ -62,20 +63,16 @@ def save(folder: Path, parts: Parts, progress: dict[str, Any]) -> Path:
 
 
 def _tensors(parts: Parts) -> dict[str, Tensor]:
-    networks, collector, scores = parts.networks, parts.collector, parts.collector.scores
+    networks, collector = parts.networks, parts.collector
     tensors: dict[str, Tensor] = {f"networks/{k}": v for k, v in networks.state_dict().items()}
     for phase, optimizer in parts.optimizers.items():
         for index, slots in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{phase}/{index}/{k}": v for k, v in slots.items()}
-    arrays: dict[str, Any] = {
-        "scores/returns": scores.returns,
-        "scores/lengths": scores.lengths,
-    }
+    arrays: dict[str, Any] = {}
     if networks.normalizer is not None:
         arrays |= _prefixed("observation", networks.normalizer.moments.state())
     if collector.reward_normalizer is not None:
         arrays |= _prefixed("reward", collector.reward_normalizer.moments.state())
-        arrays["reward/running"] = collector.reward_normalizer.running
     for index, batch in enumerate(parts.replay.batches):
         tensors |= {f"replay/{index}/{name}": column for name, column in batch.items()}
     return tensors | {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
@@ -121,17 +118,28 @@ def restore(saved: Saved, parts: Parts) -> None:
         slots = _numbered(saved.tensors, f"optimizer/{phase}")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        _as_laid_out(optimizer)
     if networks.normalizer is not None:
         networks.normalizer.moments.load(_numpy(_under(saved.tensors, "observation")))
         networks.refresh()
     if collector.reward_normalizer is not None:
         reward = _numpy(_under(saved.tensors, "reward"))
         collector.reward_normalizer.moments.load(reward)
-        # The environments restart, so their running returns do too.
-        collector.reward_normalizer.running[:] = 0.0
     scores = collector.scores
     scores.interactions, scores.episodes = saved.interactions, saved.state["episodes"]
     scores.window.extend((score, length) for score, length in saved.state["window"])
+
+
+def _as_laid_out(optimizer: torch.optim.Adam) -> None:
+    """Give the moments their weights' memory layout.
+
+    Files are contiguous, convolutions are channels_last, and fused Adam walks both in memory
+    order: without this it would pair moments with other weights, silently.
+    """
+    for weight, slots in optimizer.state.items():
+        for name, slot in slots.items():
+            if slot.shape == weight.shape:
+                slots[name] = torch.empty_like(weight.detach()).copy_(slot)
 
 
 def _prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

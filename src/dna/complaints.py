@@ -9,6 +9,24 @@ from pydantic import ValidationError
 
 #: A line is bounded: it may have to quote what the user typed.
 LIMIT = 190
+#: What users of other libraries type → our key.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "lr": ("learning_rate",),
+    "n_steps": ("horizon",),
+    "num_steps": ("horizon",),
+    "n_envs": ("agents",),
+    "num_envs": ("agents",),
+    "total_timesteps": ("interactions",),
+    "gae_lambda": ("lambda_pi",),
+    "ent_coef": ("entropy_bonus",),
+    "clip_range": ("epsilon",),
+    "clip_coef": ("epsilon",),
+    "n_epochs": ("epochs",),
+    "update_epochs": ("epochs",),
+    "batch_size": ("minibatch",),
+    "max_grad_norm": ("max_gradient_norm",),
+    "vf_coef": ("value_weight",),
+}
 #: Parts of pydantic's locations that are not keys of ours.
 _TAGS = ("number", "linear")
 
@@ -26,10 +44,26 @@ def quoted(text: str) -> str:
 
 def nearest(word: str, known: list[str]) -> str:
     """`; did you mean 'epochs'?`, or the known words when none is near."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; known: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+
+
+def elsewhere(word: str, tree: Mapping[str, Any]) -> str:
+    """`; did you mean 'returns.gamma'?` for a key that lives deeper, or has a name of ours."""
+    for phase in tree["phases"]:
+        for key in (word, *ALIASES.get(word, ())):
+            for inside in (phase, phase["sgd"]):
+                if key in inside:
+                    middle = ".sgd" if inside is phase["sgd"] else ""
+                    return f"; did you mean '{phase['name']}{middle}.{key}'?"
+    for key in (word, *ALIASES.get(word, ())):
+        for section, inside in tree.items():
+            if section == key or (isinstance(inside, dict) and key in inside):
+                path = key if section == key else f"{section}.{key}"
+                return f"; did you mean '{path}'?"
+    return ""
 
 
 def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
@@ -39,11 +73,19 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
     path = quoted(our_path(first["loc"], tree))
     if first["type"] == "value_error":
         return shown(f"{path}.{message}" if path else message)
+    if first["type"] == "json_invalid":
+        return "settings: hold text that is not valid Unicode"
     if first["type"] == "extra_forbidden":
-        return f"{path}: no such setting"
+        word = path.split(".")[-1]
+        known = [key for key in _all_keys(tree) if key != word]
+        return f"{path}: no such setting{nearest(word, known)}"
     if first["type"] == "missing":
         return f"{path}: must be given"
     given = quoted(json.dumps(first["input"], default=str))
+    if path.startswith("env.options."):
+        message = "must be a string, a number, true, false or null"
+    elif path in ("normalize_observation", "normalize_reward", "warm_up"):
+        message += "; null switches it off"
     return shown(f"{path}: given {given}, {message[0].lower()}{message[1:]}")
 
 
@@ -61,3 +103,12 @@ def our_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
             place = name
         words = [place, *words[3:]]
     return ".".join(str(word) for word in words if word not in _TAGS)
+
+
+def _all_keys(node: Any) -> list[str]:
+    """Every key of a tree, at any depth."""
+    if isinstance(node, list):
+        return [key for item in node for key in _all_keys(item)]
+    if not isinstance(node, dict):
+        return []
+    return [*node, *(key for item in node.values() for key in _all_keys(item))]

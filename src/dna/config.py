@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 Option = str | int | float | bool | None
+#: A rollout beyond this is a typing mistake, not a plan.
+MOST_ROWS = 2**26
 
 
 class EnvConfig(Frozen):
@@ -145,21 +147,34 @@ class Config(Frozen):
 
 def _contradictions(config: Config) -> Iterator[str]:
     """Cross-field rules, each as `key: what is wrong` for the one-line error."""
-    names = [phase.name for phase in config.phases]
+    yield from _name_rules([phase.name for phase in config.phases])
+    yield from _phase_rules(config)
+    if config.batch > MOST_ROWS:
+        yield f"horizon: horizon·agents = {config.batch} is more than {MOST_ROWS} rows"
+    for phase in config.phases:
+        rollouts = phase.every if phase.reads == "replay" else 1
+        yield from _minibatch_rule(phase.name, phase.sgd.minibatch, config.batch, rollouts)
+
+
+def _name_rules(names: list[str]) -> Iterator[str]:
     for name in names:
         if names.count(name) > 1:
             yield f"phases: two phases are named '{name}'; names must differ"
         if name in Config.model_fields:
             yield f"phases: a phase cannot be named '{name}', a setting has that name"
+
+
+def _phase_rules(config: Config) -> Iterator[str]:
     kinds = {phase.kind for phase in config.phases}
     if "joint" in kinds and len(kinds) > 1:
         others = ", ".join(sorted(kinds - {"joint"}))
         yield f"phases: joint trains one network with both losses and excludes {others}"
-    if "joint" not in kinds and "value" not in kinds:
+    if not kinds & {"policy", "joint"}:
+        yield "phases: nothing trains the policy; add a policy phase, or use joint"
+    if not kinds & {"value", "joint"}:
         yield "phases: nothing trains the value estimate; add a value phase, or use joint"
-    for phase in config.phases:
-        rollouts = phase.every if phase.reads == "replay" else 1
-        yield from _minibatch_rule(phase.name, phase.sgd.minibatch, config.batch, rollouts)
+    if sum(phase.reads == "replay" for phase in config.phases) > 1:
+        yield "phases: two phases read the replay; at most one may"
 
 
 def _minibatch_rule(name: str, minibatch: int, batch: int, rollouts: int) -> Iterator[str]:

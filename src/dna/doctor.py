@@ -14,7 +14,7 @@ import numpy as np
 from dna.config import EnvConfig
 from dna.envs import Making, Step, VectorEnv, make
 from dna.envs.gym import factory
-from dna.errors import DnaError
+from dna.errors import BadInput, DnaError
 from dna.machine import versions
 from dna.randomness import generator, integer
 
@@ -61,6 +61,8 @@ def conformance(env_id: str, *, allow_import: bool = False) -> Iterator[Finding]
         yield Finding("ok", f"spaces: {first.described}")
         yield from _episodes(first)
         again, other = _play(config, 0, allow_import), _play(config, 1, allow_import)
+    except BadInput:
+        raise  # there is no such environment, or it cannot be had
     except DnaError as error:
         yield Finding("fail", str(error))
         return

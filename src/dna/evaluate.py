@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from dna.config import EnvConfig
-from dna.envs import Array, Making, VectorEnv, make
-from dna.envs.guard import guard
+from dna.envs import Array, Making, Source, VectorEnv, make
+from dna.envs.guard import close, guard
 from dna.envs.gym import factory
 from dna.envs.spaces import ActionCodec, ObservationCodec
 from dna.episodes import Episode, Scores
-from dna.errors import BadInput
+from dna.errors import BadInput, EnvironmentFailure
 from dna.folder import RunFolder
 from dna.media import Frame, as_frame
 from dna.policy import SavedPolicy, load_policy
@@ -24,6 +24,21 @@ from dna.randomness import generator, integer
 
 #: Environments stepped together while evaluating.
 PARALLEL = 16
+#: Steps after which an episode is taken to have no end.
+LONGEST = 50_000
+
+
+def _silent(episodes: int) -> None:
+    """No progress display."""
+
+
+@dataclass(frozen=True)
+class Playing:
+    """How to play: where environments come from, who is told of finished episodes."""
+
+    allow_import: bool = False
+    source: Source = None
+    progress: Callable[[int], None] = _silent
 
 
 @dataclass(frozen=True)
@@ -63,7 +78,7 @@ def evaluate(
     episodes: int,
     seed: int,
     deterministic: bool = False,
-    allow_import: bool = False,
+    how: Playing | None = None,
 ) -> Evaluation:
     """Play whole episodes; None plays uniformly at random.
 
@@ -72,7 +87,8 @@ def evaluate(
     """
     agents = min(PARALLEL, episodes)
     seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))
-    vector = make(env, Making(agents, seeds, allow_import=allow_import))
+    how = how or Playing()
+    vector = make(env, Making(agents, seeds, allow_import=how.allow_import), how.source)
     rng = generator(seed, "eval/act")
 
     def act(obs: Array) -> Array:
@@ -82,12 +98,17 @@ def evaluate(
         return np.asarray(action.numpy())
 
     try:
-        return _play_quota(vector, act, episodes)
+        return _play_quota(vector, act, episodes, how.progress)
     finally:
         vector.close()
 
 
-def _play_quota(vector: VectorEnv, act: Callable[[Array], Array], episodes: int) -> Evaluation:
+def _play_quota(
+    vector: VectorEnv,
+    act: Callable[[Array], Array],
+    episodes: int,
+    progress: Callable[[int], None],
+) -> Evaluation:
     quota = np.full(vector.agents, episodes // vector.agents)
     quota[: episodes % vector.agents] += 1
     played = Scores(vector.agents)
@@ -100,6 +121,11 @@ def _play_quota(vector: VectorEnv, act: Callable[[Array], Array], episodes: int)
             if quota[episode.agent]:
                 quota[episode.agent] -= 1
                 kept.append(episode)
+                progress(len(kept))
+        if (played.lengths[quota > 0] >= LONGEST).any():
+            raise EnvironmentFailure(
+                f"an episode is still going after {LONGEST:,} steps; set env.max_episode_steps"
+            )
         obs = step.obs
     return Evaluation(tuple(e.score for e in kept), tuple(e.length for e in kept))
 
@@ -122,11 +148,12 @@ def record(
     create = factory(policy.env, allow_import=allow_import, render=True)
     if not callable(create):
         raise BadInput(f"{policy.env.id}: a vector environment cannot be recorded")
-    env = create()
+    with guard(policy.env.id or "environment"):
+        env = create()
     try:
         return _play(policy, env, generator(seed, "record"), deterministic, seed, most)
     finally:
-        env.close()
+        close(env)
 
 
 def _play(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dna.complaints import quoted
 from dna.config import Config, json_tree
 from dna.errors import BadInput
 from dna.storage import read_json, remove, write_json
@@ -51,7 +52,14 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         """Whether a run was begun here."""
-        return (self.path / "config.json").is_file()
+        path = self.path / "config.json"
+        try:
+            if not path.is_file():
+                return False
+        except OSError as error:  # a name that no file can have
+            raise BadInput(f"{quoted(str(self.path))}: {error.strerror}") from None
+        tree = read_json(path)
+        return isinstance(tree, dict) and {"digest", "seed", "config"} <= set(tree)
 
     @property
     def done(self) -> bool:
@@ -62,6 +70,14 @@ class RunFolder:
     def policy(self) -> Path:
         """Where the final policy is."""
         return self.path / "policy"
+
+    def check_free(self) -> None:
+        """Refuse a folder whose files a new run would overwrite but that is no run of ours."""
+        foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
+        if foreign:
+            raise BadInput(
+                f"{self.path}: holds {foreign[0]}, but no run; choose another folder"
+            )
 
     def begin(self, config: Config, seed: int) -> None:
         """Write what the run is."""
@@ -104,7 +120,7 @@ def read_config(path: Path) -> tuple[Config, int]:
         raise BadInput(f"{path}: expected a JSON object with settings")
     bare = "config" not in tree
     seed = 0 if bare else tree.get("seed", 0)
-    if not isinstance(seed, int) or seed < 0:
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise BadInput(f"{path}: seed: given {seed!r}, must be an integer of at least 0")
     try:
         return from_tree(tree if bare else tree["config"]), seed

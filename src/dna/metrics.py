@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dna.episodes import Episode
-from dna.errors import MissingExtra
+from dna.errors import BadInput, MissingExtra
 from dna.storage import AppendLog
 
 
@@ -37,6 +37,9 @@ class Row:
 class Sink(Protocol):
     """Something that is told of every iteration."""
 
+    def start(self) -> None:
+        """The run is about to begin: its settings and environments are good."""
+
     def write(self, row: Row) -> None:
         """One more iteration."""
 
@@ -55,6 +58,9 @@ class Files:
         self.logs = {name: AppendLog(folder / name, keep.get(name, 0)) for name in self.NAMES}
         if not keep:
             self.logs["episodes.csv"].write("interactions,agent,score,length")
+
+    def start(self) -> None:
+        """The files are open already."""
 
     def write(self, row: Row) -> None:
         """Append one iteration to each file."""
@@ -128,6 +134,9 @@ class TensorBoard:
         table = "\n".join(f"|{key}|{value}|" for key, value in config.items())
         self.writer.add_text("hyperparameters", f"|key|value|\n|-|-|\n{table}")
 
+    def start(self) -> None:
+        """The event file is open already."""
+
     def write(self, row: Row) -> None:
         """Scalars of one iteration and of the episodes it finished."""
         add: Callable[[str, float, int], None] = self.writer.add_scalar
@@ -150,14 +159,23 @@ class Tracker:
             self.module = importlib.import_module(service)
         except ImportError:
             raise MissingExtra(f"--track {service}", "track") from None
+        self.service = service
         self.about: dict[str, Any] = {"project": project, "name": name, "config": config}
         self.started = False
 
-    def write(self, row: Row) -> None:
-        """One iteration, with `global_step` as the x axis; the first one opens the run."""
-        if not self.started:
+    def start(self) -> None:
+        """Open the run there; `global_step` (interactions) is its x axis."""
+        try:
             self.module.init(**self.about)
-            self.started = True
+        except Exception as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+            raise BadInput(f"--track {self.service}: could not start ({reason})") from error
+        self.started = True
+        if hasattr(self.module, "define_metric"):
+            self.module.define_metric("*", step_metric="global_step")
+
+    def write(self, row: Row) -> None:
+        """One iteration."""
         self.module.log(scalars(row) | {"global_step": row.interactions})
 
     def close(self) -> None:

@@ -33,9 +33,9 @@ def run_phase(
     progress: float,
 ) -> dict[str, float]:
     """Optimize one phase's objective over its data; returns its metrics, averaged."""
-    if not phase.sgd.epochs:
-        return {}
     learning_rate = resolve(phase.sgd.learning_rate, progress)
+    if not phase.sgd.epochs:
+        return {f"{phase.name}/learning_rate": learning_rate}
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
     parameters = networks.weights(phase.trains)

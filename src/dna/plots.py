@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dna.errors import BadInput, MissingExtra
+from dna.errors import BadInput, MissingExtra, StorageFailure
 from dna.folder import RunFolder
-from dna.storage import read
+from dna.storage import read, read_json
 
 Array = npt.NDArray[np.float64]
 #: Colors that keep apart for color-blind readers (Okabe & Ito).
@@ -20,12 +20,29 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 def curve(run: RunFolder) -> tuple[Array, Array]:
     """(interactions, score of the last 100 episodes) of one run."""
-    rows = [json.loads(line) for line in read(run.path / "metrics.jsonl").splitlines()]
-    points = [(row["interactions"], row["score"]) for row in rows if row["score"] is not None]
+    path = run.path / "metrics.jsonl"
+    try:
+        rows = [json.loads(line) for line in read(path).splitlines()]
+        points = [
+            (row["interactions"], row["score"]) for row in rows if row["score"] is not None
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StorageFailure(f"{path}: not a run's metrics ({type(error).__name__})") from error
     if not points:
         raise BadInput(f"{run.path}: no episode has ended yet, nothing to draw")
     x, y = np.array(points, dtype=np.float64).T
     return x, y
+
+
+def random_score(run: RunFolder) -> float | None:
+    """The random agent's mean, if `dna eval --random` has measured it."""
+    path = run.path / "eval.json"
+    if not path.is_file():
+        return None
+    try:
+        return float(read_json(path)["random"]["mean"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def learning_curves(runs: list[RunFolder], reference: float | None = None) -> bytes:

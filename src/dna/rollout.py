@@ -17,6 +17,7 @@ from dna.envs import Array, Step, VectorEnv
 from dna.episodes import Scores
 from dna.networks import Networks
 from dna.randomness import generator
+from dna.signals import Stop
 from dna.statistics import RewardNormalizer
 
 
@@ -35,7 +36,7 @@ class Collector:
         self.obs = torch.from_numpy(env.reset())
         self.resetting = torch.zeros(env.agents, dtype=torch.bool)  # rows that only reset next
 
-    def warm_up(self) -> int:
+    def warm_up(self, stop: Stop | None = None) -> int:
         """Play t ~ U(low, high) untrained steps in each environment; returns the steps taken.
 
         They start the statistics and pull the environments apart in time. Environments that
@@ -48,6 +49,8 @@ class Collector:
         steps = rng.integers(settings.low, settings.high + 1, size=self.env.agents)
         taken = 0
         for t in range(int(steps.max())):
+            if stop is not None and stop.asked:
+                break
             active = steps > t if self.env.can_hold else None
             moving = ~self.resetting if active is None else torch.from_numpy(active)
             self.networks.observe(self.obs[moving])

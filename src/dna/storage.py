@@ -49,10 +49,7 @@ def write(path: Path, data: bytes) -> None:
     with _reported(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with partial.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _create(partial, data)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -61,34 +58,39 @@ def write(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """A JSON file for people: indented, one trailing newline."""
-    write(path, (json.dumps(value, indent=2) + "\n").encode())
+    write(path, _json_bytes(value))
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write a folder of files with a manifest of their sha256, visible only when complete."""
-    partial = folder.with_name(f".{uuid4().hex}")
+    partial, old = (folder.with_name(f".{uuid4().hex}") for _ in range(2))
+    manifest = {"format": 1, "sha256": {name: _sha256(data) for name, data in files.items()}}
     with _reported(folder):
         partial.mkdir(parents=True)
         try:
             for name, data in files.items():
-                write(partial / name, data)
-            manifest = {"format": 1, "sha256": {n: _sha256(d) for n, d in files.items()}}
-            write_json(partial / "manifest.json", manifest)
+                _create(partial / name, data)
+            _create(partial / "manifest.json", _json_bytes(manifest))
+            _sync(partial)
             if folder.exists():
-                shutil.rmtree(folder)
+                folder.rename(old)
             partial.rename(folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
         _sync(folder.parent)
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
     """The files of `write_folder`, each checked against the manifest."""
     manifest = read_json(folder / "manifest.json")
+    hashes = manifest.get("sha256") if isinstance(manifest, dict) else None
+    if not isinstance(hashes, dict):
+        raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
     if manifest.get("format") != 1:
         raise StorageFailure(f"{folder}: written by a newer version; upgrade ppo-dna")
     files = {}
-    for name, expected in manifest["sha256"].items():
+    for name, expected in hashes.items():
         if Path(name).name != name:
             raise StorageFailure(f"{folder}: manifest names a file outside the folder")
         files[name] = read(folder / name)
@@ -189,6 +191,17 @@ def remove(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _create(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sha256(data: bytes) -> str:

@@ -7,6 +7,7 @@ number of torch threads, two runs write the same bytes.
 import json
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dna import checkpoint
 from dna.clock import Clock
 from dna.config import AnyPhase, Config, json_tree
 from dna.envs import Source, VectorEnv
+from dna.envs.guard import close
 from dna.errors import BadInput, FolderBusy, Preempted
 from dna.estimate import estimate
 from dna.folder import RunFolder
@@ -32,6 +34,7 @@ from dna.setup import (
     build_networks,
     choose_device,
     default_threads,
+    whole_seed,
 )
 from dna.signals import Stop, stop_signals
 from dna.storage import locked, remove
@@ -43,7 +46,7 @@ KEEP = 3
 def train(
     config: Config,
     seed: int,
-    path: Path,
+    path: Path | str,
     *,
     how: How | None = None,
     sinks: Sequence[Sink] = (),
@@ -51,22 +54,30 @@ def train(
 ) -> dict[str, Any]:
     """Train in this folder, continuing its newest checkpoint if it has one."""
     how = how or How()
+    seed, path = whole_seed(seed), Path(path)
     folder = RunFolder(path)
+    folder.check_free()
     saved = _saved(folder, config, seed, how)
     resumes = saved.resumes + 1 if saved else 0
     env = build_environments(config, seed, resumes, how, source)
     torch.set_num_threads(how.threads or default_threads(env))
     try:
         run = Run(config, seed, folder, env, how)
-        with locked(path), stop_signals() as stop:
+        with locked(path), stop_signals() as stop, ExitStack() as closing:
             if _stamp(saved) != _stamp(_saved(folder, config, seed, how)):
                 raise FolderBusy(f"{path}: another process changed the run just now; try again")
-            if saved is None:
+            for sink in sinks:
+                closing.callback(sink.close)
+                sink.start()
+            if saved is None and folder.exists:
                 folder.clear()
-            run.open(saved, resumes)
-            return run.loop([*sinks, *run.dashboards()], stop)
+            own = run.open(saved, resumes)
+            for sink in own:
+                closing.callback(sink.close)
+            run.warm_up(fresh=saved is None, stop=stop)
+            return run.loop([*own, *sinks], stop)
     finally:
-        env.close()
+        close(env)
 
 
 def _saved(folder: RunFolder, config: Config, seed: int, how: How) -> checkpoint.Saved | None:
@@ -99,10 +110,9 @@ class Run:
         self.next_checkpoint = 0
         self.files: Files
 
-    def open(self, saved: checkpoint.Saved | None, resumes: int) -> None:
-        """Begin the folder, or continue it from a checkpoint; then warm up."""
+    def open(self, saved: checkpoint.Saved | None, resumes: int) -> list[Sink]:
+        """Begin the folder, or continue it from a checkpoint; returns its own sinks."""
         self.resumes = resumes
-        machine = describe(self.networks.device, self.how.env_threads)
         if saved is None:
             self.folder.begin(self.config, self.seed)
             self.files = Files(self.folder.path)
@@ -110,32 +120,10 @@ class Run:
             checkpoint.restore(saved, self._parts())
             self.iteration = saved.iteration
             self.files = Files(self.folder.path, saved.lengths)
-        machine |= {"resumes": resumes, "exact": resumes == 0}
-        machine["warm_up_steps"] = self.collector.warm_up() if saved is None else 0
-        if resumes:
-            machine["why_not_exact"] = "environments were restarted when the run was resumed"
-        self.folder.write_machine(machine)
         self.next_checkpoint = self.collector.scores.interactions + self.checkpoint_every
+        return [self.files, *self._dashboards()]
 
-    def loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
-        """Iterate to the end of the budget."""
-        start, first = time.perf_counter(), self.collector.scores.interactions
-        everyone: list[Sink] = [self.files, *sinks]
-        try:
-            while self.collector.scores.interactions < self.config.interactions:
-                before = time.perf_counter(), self.collector.scores.interactions
-                metrics = self.iterate()
-                row = self._row(metrics, before, start)
-                for sink in everyone:
-                    sink.write(row)
-                self.iteration += 1
-                self._checkpoint_if_due(stop)
-            return self._finish(time.perf_counter() - start, first)
-        finally:
-            for sink in everyone:
-                sink.close()
-
-    def dashboards(self) -> list[Sink]:
+    def _dashboards(self) -> list[Sink]:
         """TensorBoard's event files, cut back to where the run stands."""
         if not self.how.tensorboard:
             return []
@@ -143,9 +131,32 @@ class Run:
         about["exp_name"] = self.config.algorithm
         about |= {"seed": self.seed, "config": json.dumps(json_tree(self.config))}
         interactions = self.collector.scores.interactions
-        return [
-            TensorBoard(self.folder.path, about, interactions + 1 if interactions else None)
-        ]
+        purge = interactions + 1 if interactions else None
+        return [TensorBoard(self.folder.path, about, purge)]
+
+    def warm_up(self, *, fresh: bool, stop: Stop) -> None:
+        """Play the warm-up of a run that begins, and describe the machine."""
+        steps = self.collector.warm_up(stop) if fresh else 0
+        if stop.asked:  # nothing new was learned, so there is nothing to save
+            raise Preempted(f"stopped by {stop.asked} before its first iteration; run it again")
+        machine = describe(self.networks.device, self.how.env_threads)
+        machine |= {"resumes": self.resumes, "exact": not self.resumes, "warm_up_steps": steps}
+        if self.resumes:
+            machine["why_not_exact"] = "environments were restarted when the run was resumed"
+        self.folder.write_machine(machine)
+
+    def loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
+        """Iterate to the end of the budget."""
+        start, first = time.perf_counter(), self.collector.scores.interactions
+        while self.collector.scores.interactions < self.config.interactions:
+            before = time.perf_counter(), self.collector.scores.interactions
+            metrics = self.iterate()
+            row = self._row(metrics, before, start)
+            for sink in sinks:
+                sink.write(row)
+            self.iteration += 1
+            self._checkpoint_if_due(stop)
+        return self._finish(time.perf_counter() - start, first)
 
     def iterate(self) -> dict[str, float]:
         """One iteration of algorithm 1."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dna.complaints import nearest, one_line, quoted, shown
+from dna.complaints import elsewhere, nearest, one_line, quoted, shown
 from dna.config import (
     Auxiliary,
     Config,
@@ -89,20 +89,6 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
         raise BadInput(one_line(error, tree)) from None
     except RecursionError:
         raise BadInput("settings: nested too deeply") from None
-
-
-def from_json(text: str, source: str) -> Config:
-    """A configuration file's text; `source` names the file in errors."""
-    try:
-        tree = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{source}: not JSON ({str(error).splitlines()[0]})") from None
-    if not isinstance(tree, dict):
-        raise BadInput(f"{source}: expected a JSON object with settings")
-    try:
-        return from_tree(tree)
-    except BadInput as error:
-        raise BadInput(f"{source}: {error}") from None
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, Any]:
@@ -199,6 +185,8 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
         words = words[1:]
         if not words:
             raise UnknownKey(f"{path}: is a phase; set a key of it, such as {path}.sgd.epochs")
+    elif words[0] not in Config.model_fields and (hint := elsewhere(words[0], tree)):
+        raise UnknownKey(f"{quoted(path)}: no '{quoted(words[0])}'{hint}")
     for word in words[:-1]:
         _check(word, known, path)
         node, known = _descend(node, word, path)

@@ -3,6 +3,7 @@
 Reset rows of NEXT_STEP must count nowhere: not in losses, statistics, scores or interactions.
 """
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -148,6 +149,15 @@ def test_a_truncated_step_bootstraps_from_its_true_last_observation():
         )
         expected = float(rollout.reward[3, 0]) + config.returns.gamma * 4.0
         assert float(batch["v_targ"][3]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_gymnasiums_vectorized_cartpole_trains_with_its_single_seed():
+    """A vector environment with one random generator takes an integer, not a list."""
+    env = gymnasium.make_vec("CartPole-v1", 4, vectorization_mode="vector_entry_point")
+    player = collector(shaped(60, 4), env)
+    player.collect(0, Clock())
+    assert player.scores.episodes > 0
+    env.close()
 
 
 def test_a_vector_environment_must_say_its_mode():

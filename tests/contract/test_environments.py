@@ -87,6 +87,8 @@ def test_held_environments_stay_where_they_are():
         (spaces.Box(0, 255, (84, 80, 3), np.uint8), "image", (84, 80, 3), "uint8"),
         (spaces.Box(0, 255, (4, 84, 80), np.uint8), "image", (84, 80, 4), "uint8"),
         (spaces.Box(0, 1, (10, 10, 4), np.bool_), "image", (10, 10, 4), "bool"),
+        (spaces.Box(0, 1, (8, 8, 12), np.float32), "image", (8, 8, 12), "float32"),
+        (spaces.Box(0, 1, (12, 8, 8), np.float32), "image", (8, 8, 12), "float32"),
         (spaces.Discrete(5, start=3), "vector", (5,), "float32"),
         (spaces.MultiDiscrete([2, 3]), "vector", (5,), "float32"),
         (spaces.MultiBinary(4), "vector", (4,), "float32"),
@@ -165,6 +167,10 @@ class Broken(Countdown):
                 obs = obs * np.nan
             if self.how == "nan reward":
                 reward = float("inf")
+            if self.how == "exit":
+                raise SystemExit(0)
+            if self.how == "nan at the end":
+                return obs * np.nan, reward, False, True, info
             if self.how == "shape":
                 obs = np.zeros(2, np.float32)
         return obs, reward, terminated, truncated, info
@@ -175,6 +181,8 @@ class Broken(Countdown):
     [
         ("raise", EnvironmentFailure, "agent 0: RuntimeError: the motor$"),
         ("shape", EnvironmentFailure, r"shape \(2,\) is not \(1,\)"),
+        ("exit", EnvironmentFailure, "SystemExit"),
+        ("nan at the end", NonFinite, "final observation that is not finite"),
         ("nan observation", NonFinite, "observation that is not finite"),
         ("nan reward", NonFinite, "reward that is not finite"),
     ],
@@ -187,6 +195,26 @@ def test_a_broken_environment_is_named_in_one_line(how, error, words, threads):
     with pytest.raises(error, match=words):
         env.step(np.zeros((2, 1), np.int64))
     env.close()
+
+
+def test_floats_in_a_space_of_bytes_are_refused():
+    codec = ObservationCodec(spaces.Box(0, 255, (4,), np.uint8))
+    with pytest.raises(ValueError, match="float64 in a space of uint8"):
+        codec.encode(np.full(4, 0.5))
+
+
+def test_one_environment_cannot_play_for_all():
+    env = Countdown()
+    with pytest.raises(BadInput, match="a new environment each time"):
+        make(EnvConfig(), Making(2, (0, 1)), lambda: env)
+
+
+def test_a_factory_that_fails_is_named():
+    def broken():
+        raise OSError("no simulator")
+
+    with pytest.raises(EnvironmentFailure, match="Sim: OSError: no simulator"):
+        make(EnvConfig(id="Sim"), Making(1, (0,)), broken)
 
 
 def test_a_factory_must_make_an_environment():

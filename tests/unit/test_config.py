@@ -7,6 +7,7 @@ run, so it must not depend on the process and must depend on every setting.
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,12 +28,12 @@ from dna.config import (
     json_tree,
     resolve,
 )
-from dna.errors import BadInput, UnknownKey
+from dna.errors import BadInput, DnaError, UnknownKey
+from dna.folder import read_config
 from dna.tweak import (
     at,
     differences,
     digest,
-    from_json,
     from_tree,
     nearest,
     parse_overrides,
@@ -172,7 +173,7 @@ def test_a_missing_setting_is_named():
 @pytest.mark.parametrize("name", ALL)
 def test_json_gives_the_same_configuration_back(name):
     config = ALL[name]
-    again = from_json(json.dumps(json_tree(config)), "file")
+    again = from_tree(json.loads(json.dumps(json_tree(config))))
     assert again == config
     assert digest(again) == digest(config)
 
@@ -340,10 +341,12 @@ def test_words_that_are_no_overrides_are_refused(pairs):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"phases": 3}', "[" * 100_000])
-def test_a_bad_file_is_refused_in_one_line_with_its_name(text):
-    with pytest.raises(BadInput) as caught:
-        from_json(text, "runs/config.json")
-    assert str(caught.value).startswith("runs/config.json: ")
+def test_a_bad_file_is_refused_in_one_line_with_its_name(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(text)
+    with pytest.raises(DnaError) as caught:
+        read_config(Path("config.json"))
+    assert str(caught.value).startswith("config.json: ")
     assert is_readable(str(caught.value))
 
 
@@ -352,8 +355,8 @@ def test_a_bad_file_is_refused_in_one_line_with_its_name(text):
 
 def test_the_digest_is_the_same_in_another_process():
     code = (
-        "import sys; from dna.tweak import from_json, digest\n"
-        "config = from_json(sys.stdin.read(), 'stdin')\n"
+        "import json, sys; from dna.tweak import digest, from_tree\n"
+        "config = from_tree(json.loads(sys.stdin.read()))\n"
         "print(digest(config), digest(config, 3))"
     )
     text = json.dumps(json_tree(EVERYTHING))

@@ -6,6 +6,9 @@ after the settings were checked. Every error is one line on stderr and an exit c
 """
 
 import sys
+import traceback
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -21,11 +24,28 @@ traceback."""
 app = typer.Typer(
     help=HELP,
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ppo-dna {version('ppo-dna')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version")
+    ] = False,
+) -> None:
+    pass
+
+
+_root.__doc__ = HELP
 run.register(app)
 play.register(app)
 look.register(app)
@@ -35,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; the value is its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    words = [word for word in words if word != "--debug"] or ["--help"]
     try:
         code = app(words, prog_name="dna", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -45,6 +65,8 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(error, "interrupted", 130, debug)
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        return _fail(error, f"{error.filename or 'output'}: {error.strerror}", 6, debug)
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the command line itself
             text = " ".join(error.format_message().split())
@@ -57,6 +79,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
     if debug:
-        raise error
+        traceback.print_exception(error)
     print(f"dna: {text}", file=sys.stderr)
     return code

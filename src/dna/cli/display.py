@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
+from rich.progress import Progress
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -32,10 +33,8 @@ def show_progress(config: Config, seed: int, path: Path, *, quiet: bool) -> Iter
     if quiet:
         yield Silent()
     elif console.is_terminal:
-        title = f"{config.algorithm.upper()} · {config.env.id} · seed {seed} · {path}"
-        with Live(
-            Panel("preparing …", title=title), console=console, refresh_per_second=4
-        ) as live:
+        title = Text(f"{config.algorithm.upper()} · {config.env.id} · seed {seed} · {path}")
+        with Live(console=console, refresh_per_second=4, auto_refresh=True) as live:
             yield LivePanel(live, title)
     else:
         yield PlainLines()
@@ -43,6 +42,9 @@ def show_progress(config: Config, seed: int, path: Path, *, quiet: bool) -> Iter
 
 class Silent:
     """Shows nothing."""
+
+    def start(self) -> None:
+        """Nothing."""
 
     def write(self, row: "Row") -> None:
         """Nothing."""
@@ -75,6 +77,9 @@ class PlainLines:
         self.last = float("-inf")
         self.pending: str | None = None
 
+    def start(self) -> None:
+        """Nothing to say yet."""
+
     def write(self, row: "Row") -> None:
         """A line if the last one was long enough ago."""
         rate, left = self.pace.update(row)
@@ -99,11 +104,15 @@ class PlainLines:
 class LivePanel:
     """Progress, score, where the time goes and the losses, redrawn in place."""
 
-    def __init__(self, live: Live, title: str) -> None:
+    def __init__(self, live: Live, title: Text) -> None:
         self.live, self.title = live, title
         self.pace = Pace()
         self.history: list[float] = []
         self.seconds: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Warming up can take a while: show that something happens."""
+        self.live.update(Panel("warming up …", title=self.title))
 
     def write(self, row: "Row") -> None:
         """Redraw."""
@@ -169,3 +178,12 @@ def clock(seconds: float) -> str:
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, nothing elsewhere; call it with how many are done."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from dna.config import Config, json_tree
 from dna.errors import BadInput, EnvironmentFailure
@@ -43,7 +45,8 @@ def show(
     elif not changed:
         typer.echo(f"{what} and {diff} have the same settings")
     else:
-        table = Table("setting", what, diff, box=None, header_style="bold")
+        columns = ("setting", escape(what), escape(diff))
+        table = Table(*columns, box=None, header_style="bold")
         for path, (ours, theirs) in changed.items():
             table.add_row(path, _text(ours), _text(theirs))
         Console().print(table)
@@ -113,7 +116,7 @@ def doctor(
 def _find(what: str) -> Config:
     if what in PRESETS:
         return PRESETS[what]
-    if Path(what).exists():
+    if len(what) < 1000 and Path(what).exists():
         from dna.folder import RunFolder, read_config
 
         path = Path(what)
@@ -128,7 +131,8 @@ def _find(what: str) -> Config:
 
 def _print_config(config: Config, name: str) -> None:
     console = Console()
-    console.print(f"[bold]{name}[/]  {config.algorithm.upper()}  digest {digest(config)}")
+    head = f"{name}  {config.algorithm.upper()}  digest {digest(config)}"
+    console.print(Text(head, style="bold"), soft_wrap=True)
     columns: dict[str, dict[str, Any]] = {}
     for phase in json_tree(config)["phases"]:
         sgd = phase.pop("sgd")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dna.cli.display import counting
 from dna.errors import BadInput
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")]
@@ -30,7 +31,7 @@ def eval_(
 
     Example: dna eval runs/3f2a9c01d4e5 --episodes 100 --random
     """
-    from dna.evaluate import evaluate, policy_of
+    from dna.evaluate import Playing, evaluate, policy_of
     from dna.folder import RunFolder
     from dna.storage import write_json
 
@@ -39,14 +40,15 @@ def eval_(
     result: dict[str, object] = {"run": str(run), "seed": seed, "deterministic": deterministic}
     players = {"policy": policy} | ({"random": None} if random else {})
     for name, player in players.items():
-        played = evaluate(
-            player,
-            policy.env,
-            episodes=episodes,
-            seed=seed,
-            deterministic=deterministic,
-            allow_import=allow_import,
-        )
+        with counting(f"{name}: episodes played", episodes) as told:
+            played = evaluate(
+                player,
+                policy.env,
+                episodes=episodes,
+                seed=seed,
+                deterministic=deterministic,
+                how=Playing(allow_import=allow_import, progress=told),
+            )
         result[name] = summary = played.summary()
         if not as_json:
             typer.echo(
@@ -54,9 +56,9 @@ def eval_(
                 f"episodes (95 % interval of the mean {summary['low']:.2f} to "
                 f"{summary['high']:.2f})"
             )
-    write_json(folder.path / "eval.json", result)
     if as_json:
         typer.echo(json.dumps(result))
+    write_json(folder.path / "eval.json", result)
 
 
 def record_(
@@ -95,14 +97,12 @@ def plot(
     Example: dna plot runs/a runs/b runs/c --out curves.png
     """
     from dna.folder import RunFolder
-    from dna.plots import default_plot, learning_curves
-    from dna.storage import read_json, write
+    from dna.plots import default_plot, learning_curves, random_score
+    from dna.storage import write
 
     folders = [RunFolder.of(run) for run in runs]
-    evaluated = folders[0].path / "eval.json"
-    reference = read_json(evaluated).get("random") if evaluated.is_file() else None
     target = out or default_plot(folders[0])
-    write(target, learning_curves(folders, reference["mean"] if reference else None))
+    write(target, learning_curves(folders, random_score(folders[0])))
     typer.echo(str(target))
 
 

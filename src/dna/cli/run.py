@@ -8,7 +8,7 @@ import typer
 
 from dna.cli.display import show_progress
 from dna.config import Config, json_tree
-from dna.errors import BadInput
+from dna.errors import BadInput, StorageFailure
 from dna.presets import for_environment
 from dna.tweak import digest, parse_overrides, tweak
 
@@ -90,6 +90,8 @@ def train(
       dna train my_package:make_env --allow-import returns.gamma=0.995 --interactions 300000
     """
     settings = _settings(env_id, algo, preset, config, interactions, overrides or [])
+    if out is not None and str(out) == ".":
+        raise BadInput("--out: name a folder for the run, for example runs/first")
     if dry_run:
         tree = {"digest": digest(settings, seed), "seed": seed, "config": json_tree(settings)}
         typer.echo(json.dumps(tree, indent=2))
@@ -153,6 +155,8 @@ def _settings(
 ) -> Config:
     """Preset < file < overrides, validated as a whole."""
     changes = parse_overrides(overrides)
+    if "env.id" in changes:
+        raise BadInput("env.id: is the first word of the command; leave it out here")
     if interactions is not None:
         if "interactions" in changes:
             raise BadInput("interactions: given both as an option and as key=value")
@@ -162,7 +166,10 @@ def _settings(
             raise BadInput("--config: holds all settings; leave out --algo and --preset")
         from dna.folder import read_config
 
-        base = tweak(read_config(file)[0], **{"env.id": env_id})
+        try:
+            base = tweak(read_config(file)[0], **{"env.id": env_id})
+        except StorageFailure as error:
+            raise BadInput(f"--config {error}") from None
     else:
         base = for_environment(env_id, algo, preset)
     return tweak(base, **changes)

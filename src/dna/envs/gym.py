@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dna.complaints import nearest, quoted
 from dna.config import EnvConfig
 from dna.envs import Array, Factory, Making, Source, Step
-from dna.envs.guard import guard, one_line
+from dna.envs.guard import close, guard, one_line
 from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
 from dna.errors import BadInput, MissingExtra
 
@@ -78,7 +78,18 @@ def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Sourc
     made = getattr(module, name, None)
     if not callable(made):
         raise BadInput(f"{env_id}: {module_name} has neither a callable nor an id '{name}'")
-    return lambda: made(**options)
+    return lambda: _call(made, options)
+
+
+def _call(made: Any, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """A user's factory; one that knows no `render_mode` may still draw pictures."""
+    try:
+        env: gymnasium.Env[Any, Any] = made(**options)
+    except TypeError:
+        if "render_mode" not in options:
+            raise
+        env = made(**{k: v for k, v in options.items() if k != "render_mode"})
+    return env
 
 
 class GymVector:
@@ -87,13 +98,16 @@ class GymVector:
     can_hold = True
 
     def __init__(self, create: Factory, config: EnvConfig, making: Making) -> None:
-        self.envs = [self._create(create) for _ in range(making.agents)]
+        self.name = config.id or "environment"
+        with guard(self.name):
+            self.envs = [self._create(create) for _ in range(making.agents)]
+            self._obs = ObservationCodec(self.envs[0].observation_space)
+            self._action = ActionCodec(self.envs[0].action_space)
+        if len({id(env) for env in self.envs}) < making.agents:
+            raise BadInput(f"{self.name}: the factory must make a new environment each time")
         self.agents = making.agents
         self.seeds = making.seeds
-        self.name = config.id or "environment"
         self.limit = config.max_episode_steps
-        self._obs = ObservationCodec(self.envs[0].observation_space)
-        self._action = ActionCodec(self.envs[0].action_space)
         self.observation, self.action = self._obs.spec, self._action.spec
         self.elapsed = np.zeros(self.agents, dtype=np.int64)
         self.threads = min(making.threads, self.agents)
@@ -150,6 +164,7 @@ class GymVector:
             out.done[i] = True
             last = self._obs.empty(1)
             last[0] = self._obs.encode(obs)
+            check_finite("final observation", last, [i])
             out.final_obs[i] = last[0]
             obs = self.envs[i].reset()[0]
             self.elapsed[i] = 0
@@ -164,4 +179,4 @@ class GymVector:
         if self.pool is not None:
             self.pool.shutdown()
         for env in self.envs:
-            env.close()
+            close(env)

@@ -49,7 +49,10 @@ class ObservationCodec:
         bytes_or_bools: dict[str, Dtype] = {"uint8": "uint8", "bool": "bool"}
         dtype: Dtype = bytes_or_bools.get(str(space.dtype), "float32")
         if len(shape) == 3 and min(shape[0], shape[2]) <= MOST_CHANNELS and min(shape) >= 1:
-            self.channels_first = shape[0] < shape[2]
+            # Pictures are mostly square: then the odd side out is the channels.
+            self.channels_first = shape[0] != shape[1] and (
+                shape[1] == shape[2] or shape[0] < shape[2]
+            )
             height_width_channels = (*shape[1:], shape[0]) if self.channels_first else shape
             return ObservationSpec("image", height_width_channels, dtype)
         return ObservationSpec("vector", (int(np.prod(shape)),), dtype)
@@ -64,7 +67,9 @@ class ObservationCodec:
             return np.asarray(flatten(self.space, observation), dtype=np.float32)
         array = np.asarray(observation)
         if array.shape != self.space.shape:
-            raise BadInput(f"observation of shape {array.shape} is not {self.space.shape}")
+            raise ValueError(f"observation of shape {array.shape} is not {self.space.shape}")
+        if array.dtype.kind == "f" and self.spec.dtype != "float32":
+            raise ValueError(f"observation of {array.dtype} in a space of {self.space.dtype}")
         if self.spec.kind == "image":
             return np.moveaxis(array, 0, -1) if self.channels_first else array
         return array.reshape(-1)

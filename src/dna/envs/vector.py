@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.config import EnvConfig
@@ -49,8 +49,14 @@ class VectorAdapter:
         """First observations; each environment gets its own hashed seed."""
         self.resetting[:] = False
         with guard(self.name):
-            obs, _ = self.env.reset(seed=list(self.seeds))  # type: ignore[arg-type]
+            obs, _ = self.env.reset(seed=self._seed())
         return self._encode(obs)
+
+    def _seed(self) -> Any:
+        """One hashed seed per environment where the library takes a list, else a single one."""
+        if isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+            return list(self.seeds)
+        return self.seeds[0]
 
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
         """One step of all; `active` is not for vector environments (`can_hold`)."""
@@ -73,6 +79,7 @@ class VectorAdapter:
                 obs, _ = self.env.reset(options={"reset_mask": done})
         rewards = np.where(valid, np.asarray(reward, dtype=np.float32), np.float32(0))
         check_finite("reward", rewards)
+        check_finite("final observation", np.array(list(final_obs.values())), list(final_obs))
         return Step(self._encode(obs), rewards, terminated, done, valid, final_obs)
 
     def _encode(self, obs: Any) -> Array:

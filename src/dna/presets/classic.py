@@ -30,12 +30,16 @@ def _walks(config: Config, epochs: int, minibatch: int) -> Config:
 
 
 # A score over the last 100 episodes spans half of 100,000 interactions: CartPole must be
-# solved early, hence small rollouts and many passes over them.
+# solved early, hence many passes over each rollout. Rollouts of 256 rows instead of 1024 made
+# one seed in five forget again.
 CARTPOLE_DNA, CARTPOLE_PPO, CARTPOLE_PPG = (
-    tweak(_walks(config, 10, 128), horizon=32, agents=8, interactions=100_000)
+    tweak(_walks(config, 10, 128), horizon=128, agents=8, interactions=100_000)
     for config in _three(
         {"returns.gamma": 0.98, "returns.lambda_pi": 0.8, "returns.lambda_v": 0.95}
     )
+)
+CARTPOLE_PPG = tweak(
+    CARTPOLE_PPG, **{"aux.every": 4, "aux.sgd.epochs": 4, "aux.sgd.minibatch": 256}
 )
 ACROBOT_DNA, ACROBOT_PPO, ACROBOT_PPG = _three({"interactions": 300_000})
 # The reward speaks of the present angle: a short horizon is enough, and far easier to learn.

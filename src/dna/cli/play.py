@@ -51,14 +51,17 @@ def eval_(
             )
         result[name] = summary = played.summary()
         if not as_json:
-            typer.echo(
-                f"{name:>6}: {summary['mean']:.2f} ± {summary['std']:.2f} over {episodes} "
-                f"episodes (95 % interval of the mean {summary['low']:.2f} to "
-                f"{summary['high']:.2f})"
-            )
+            typer.echo(_sentence(name, summary))
     if as_json:
         typer.echo(json.dumps(result))
     write_json(folder.path / "eval.json", result)
+
+
+def _sentence(name: str, summary: dict[str, float | int]) -> str:
+    return (
+        f"{name:>6}: {summary['mean']:.2f} ± {summary['std']:.2f} over {summary['episodes']} "
+        f"episodes (95 % interval of the mean {summary['low']:.2f} to {summary['high']:.2f})"
+    )
 
 
 def record_(

@@ -57,6 +57,18 @@ Resume = Annotated[
 ]
 
 
+TRAIN_HELP = """Train an agent.
+
+Examples:
+
+  dna train CartPole-v1
+
+  dna train MinAtar/Breakout-v1 --algo ppo --seed 3 joint.sgd.epochs=2
+
+  dna train my_package:make_env --allow-import returns.gamma=0.995 --interactions 300000
+"""
+
+
 def train(
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="e.g. CartPole-v1")],
     overrides: Overrides = None,
@@ -79,16 +91,6 @@ def train(
     restart: Restart = False,
     resume: Resume = False,
 ) -> None:
-    """Train an agent.
-
-    Examples:
-
-      dna train CartPole-v1
-
-      dna train MinAtar/Breakout-v1 --algo ppo --seed 3 joint.sgd.epochs=2
-
-      dna train my_package:make_env --allow-import returns.gamma=0.995 --interactions 300000
-    """
     settings = _settings(env_id, algo, preset, config, interactions, overrides or [])
     if out is not None and str(out) == ".":
         raise BadInput("--out: name a folder for the run, for example runs/first")
@@ -98,16 +100,7 @@ def train(
         return
     folder = out if out is not None else Path("runs") / digest(settings, seed)
     _check_folder(folder, settings, seed, restart=restart, resume=resume)
-    from dna.setup import How
-
-    how = How(
-        device=device,
-        threads=threads,
-        env_threads=env_threads,
-        checkpoint_every=checkpoint_every,
-        allow_import=allow_import,
-        restart=restart,
-    )
+    how = _how(device, threads, env_threads, checkpoint_every, allow_import, restart)
     _run(settings, seed, folder, how, quiet=quiet, as_json=as_json, track=(track, project))
 
 
@@ -133,16 +126,21 @@ def resume(
         result = folder.result() or {}
         typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
         return
-    from dna.setup import How
-
-    how = How(
-        device=device,
-        threads=threads,
-        env_threads=env_threads,
-        checkpoint_every=checkpoint_every,
-        allow_import=allow_import,
-    )
+    how = _how(device, threads, env_threads, checkpoint_every, allow_import)
     _run(config, seed, run, how, quiet=quiet, as_json=as_json, track=(None, ""))
+
+
+def _how(
+    device: Literal["auto", "cpu", "cuda"],
+    threads: int | None,
+    env_threads: int,
+    checkpoint_every: int | None,
+    allow_import: bool,
+    restart: bool = False,
+) -> "How":
+    from dna.setup import How  # only now: it brings torch
+
+    return How(device, threads, env_threads, checkpoint_every, allow_import, restart)
 
 
 def _settings(
@@ -237,5 +235,5 @@ def _run(
 
 def register(app: typer.Typer) -> None:
     """Add these verbs."""
-    app.command()(train)
+    app.command(help=TRAIN_HELP)(train)
     app.command()(resume)

@@ -14,7 +14,7 @@ install: .venv/installed
 	touch $@
 
 demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluate, draw, film
-	@$(BIN)/dna train MinAtar/Breakout-v1 --interactions 1000000 --out $(DEMO) --restart
+	@$(BIN)/dna train MinAtar/Breakout-v1 --interactions 800000 --out $(DEMO) --restart
 	@$(BIN)/dna eval $(DEMO) --episodes 100 --random
 	@$(BIN)/dna plot $(DEMO)
 	@$(BIN)/dna record $(DEMO)

@@ -58,6 +58,8 @@ def train(
     folder = RunFolder(path)
     folder.check_free()
     saved = _saved(folder, config, seed, how)
+    if saved is not None and (result := folder.result()) is not None:
+        return result  # the run is over: nothing to add
     resumes = saved.resumes + 1 if saved else 0
     env = build_environments(config, seed, resumes, how, source)
     torch.set_num_threads(how.threads or default_threads(env))

@@ -88,7 +88,8 @@ every_case = pytest.mark.parametrize(("phase", "kind"), CASES, ids=title)
 
 def build(phase, kind: str) -> Networks:
     """Small networks in float64, away from their flat start, with statistics of their own."""
-    others = [] if isinstance(phase, Joint) else [Value(sgd=STEPS, name="other")]
+    others = [Policy(sgd=STEPS, name="other_policy"), Value(sgd=STEPS, name="other_value")]
+    others = [] if isinstance(phase, Joint) else others
     settings = Network(encoder="mlp", width=8, depth=1)
     config = Config(phases=(phase, *others), horizon=ROWS, agents=1, network=settings)
     torch.manual_seed(0)

@@ -215,6 +215,13 @@ def test_a_strange_manifest_is_passed_over_too(manifest, tmp_path):
     assert f"{found.interactions:012d}" == second.name
 
 
+def test_a_finished_run_is_not_touched_again(tmp_path):
+    result = run(tiny("ppo"), tmp_path / "run")
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    assert run(tiny("ppo"), tmp_path / "run") == result
+    assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+
+
 def test_another_runs_folder_is_refused_from_python_too(tmp_path):
     run(tiny("ppo"), tmp_path / "run")
     with pytest.raises(BadInput, match="other settings or seed"):

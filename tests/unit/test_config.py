@@ -159,7 +159,9 @@ def test_unknown_keys_in_a_tree_are_refused():
         from_tree(tree)
     tree = json_tree(DNA)
     tree["phases"][1]["sgd"]["epoch"] = 1
-    with pytest.raises(BadInput, match=r"^value\.sgd\.epoch: no such setting$"):
+    with pytest.raises(
+        BadInput, match=r"^value\.sgd\.epoch: no such setting; did you mean 'epochs'\?$"
+    ):
         from_tree(tree)
 
 

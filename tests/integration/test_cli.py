@@ -408,7 +408,8 @@ def test_an_environment_of_ones_own_trains_by_module_and_factory(capsys, tmp_pat
     (tmp_path / "my_task.py").write_text(
         "from dna.envs.fake import Identity\ndef make():\n    return Identity(symbols=3)\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    # As the installed command has it: the current folder is not on the path.
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
     words = ["train", "my_task:make", "--interactions", "1024", "--quiet", "--out", "own"]
     assert main([*words, "--allow-import"]) == 0
     assert main(["eval", "own", "--episodes", "2", "--allow-import"]) == 0

@@ -5,7 +5,9 @@ only carry a reset, and keeps the true last observation beside.
 """
 
 import importlib
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -69,6 +71,9 @@ def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Sourc
     module_name, _, name = env_id.partition(":")
     if not allow_import:
         raise BadInput(f"{env_id}: would import the module {module_name}; add --allow-import")
+    here = str(Path.cwd())
+    if here not in sys.path:  # the installed command does not look where the user stands
+        sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
     except Exception as error:

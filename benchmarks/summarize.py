@@ -33,8 +33,8 @@ def score_at(run: RunFolder, interactions: int) -> float:
     raise SystemExit(f"{run.path}: fewer than {interactions} interactions")
 
 
-def write_csv(runs: list[RunFolder], path: Path) -> None:
-    """About forty points of each curve, enough to draw it again."""
+def write_csv(runs: list[RunFolder], path: Path, points: list[int]) -> None:
+    """About forty points of each curve, and those of the table."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["env", "algorithm", "seed", "digest", "interactions", "score"])
@@ -43,7 +43,11 @@ def write_csv(runs: list[RunFolder], path: Path) -> None:
             head = [config.env.id, config.algorithm, seed, digest(config, seed)]
             every = rows(run)
             step = max(1, len(every) // POINTS)
-            for row in [*every[step - 1 : -1 : step], every[-1]]:
+            thinned = {row["iteration"]: row for row in [*every[step - 1 :: step], every[-1]]}
+            for at in points:
+                row = next(row for row in every if row["interactions"] >= at)
+                thinned[row["iteration"]] = row
+            for _, row in sorted(thinned.items()):
                 if row["score"] is not None:
                     writer.writerow([*head, row["interactions"], round(row["score"], 4)])
 
@@ -71,7 +75,7 @@ def main() -> None:
             cells.append(f"{statistics.mean(scores):.2f} ± {error:.2f}")
         print(f"| {env_id} | {algorithm} | {len(members)} | {' | '.join(cells)} |")
     if arguments.csv:
-        write_csv(runs, arguments.csv)
+        write_csv(runs, arguments.csv, arguments.at)
 
 
 if __name__ == "__main__":

@@ -50,19 +50,12 @@ def nearest(word: str, known: list[str]) -> str:
     return f"; known: {', '.join(known)}" if 0 < len(known) <= 12 else ""
 
 
-def elsewhere(word: str, tree: Mapping[str, Any]) -> str:
+def elsewhere(word: str, tree: Mapping[str, Any], but: str = "") -> str:
     """`; did you mean 'returns.gamma'?` for a key that lives deeper, or has a name of ours."""
-    for phase in tree["phases"]:
-        for key in (word, *ALIASES.get(word, ())):
-            for inside in (phase, phase["sgd"]):
-                if key in inside:
-                    middle = ".sgd" if inside is phase["sgd"] else ""
-                    return f"; did you mean '{phase['name']}{middle}.{key}'?"
     for key in (word, *ALIASES.get(word, ())):
-        for section, inside in tree.items():
-            if section == key or (isinstance(inside, dict) and key in inside):
-                path = key if section == key else f"{section}.{key}"
-                return f"; did you mean '{path}'?"
+        for path in _paths(tree):
+            if path.split(".")[-1] == key and path != (but or word):
+                return f"; did you mean '{quoted(path)}'?"
     return ""
 
 
@@ -76,9 +69,11 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
     if first["type"] == "json_invalid":
         return "settings: hold text that is not valid Unicode"
     if first["type"] == "extra_forbidden":
-        word = path.split(".")[-1]
-        known = [key for key in _all_keys(tree) if key != word]
-        return f"{path}: no such setting{nearest(word, known)}"
+        word = str(first["loc"][-1])
+        known = [key for p in _paths(tree) if (key := p.split(".")[-1]) != word]
+        wrong = our_path(first["loc"], tree)
+        hint = elsewhere(word, tree, wrong) or nearest(word, list(dict.fromkeys(known)))
+        return shown(f"{path}: no such setting{hint}")
     if first["type"] == "missing":
         return f"{path}: must be given"
     given = quoted(json.dumps(first["input"], default=str))
@@ -105,10 +100,16 @@ def our_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
     return ".".join(str(word) for word in words if word not in _TAGS)
 
 
-def _all_keys(node: Any) -> list[str]:
-    """Every key of a tree, at any depth."""
-    if isinstance(node, list):
-        return [key for item in node for key in _all_keys(item)]
+def _paths(tree: Mapping[str, Any]) -> list[str]:
+    """Every dotted path of a tree as the user writes it, whatever state the tree is in."""
+    phases = tree.get("phases")
+    named = [p for p in phases if isinstance(p, dict)] if isinstance(phases, list) else []
+    rest = {key: value for key, value in tree.items() if key != "phases"}
+    sections = {str(p.get("name", "phases")): p for p in named} | rest
+    return [path for key, value in sections.items() for path in _below(key, value)]
+
+
+def _below(path: str, node: Any) -> list[str]:
     if not isinstance(node, dict):
-        return []
-    return [*node, *(key for item in node.values() for key in _all_keys(item))]
+        return [path]
+    return [path, *(inner for key in node for inner in _below(f"{path}.{key}", node[key]))]

@@ -85,9 +85,11 @@ def evaluate(
     Each environment plays the same number of episodes, fixed beforehand: taking whichever
     end first would favor short ones.
     """
-    agents = min(PARALLEL, episodes)
-    seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))
     how = how or Playing()
+    agents = min(PARALLEL, episodes)
+    if isinstance(how.source, gymnasium.vector.VectorEnv):
+        agents = how.source.num_envs
+    seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))
     vector = make(env, Making(agents, seeds, allow_import=how.allow_import), how.source)
     rng = generator(seed, "eval/act")
 
@@ -100,7 +102,7 @@ def evaluate(
     try:
         return _play_quota(vector, act, episodes, how.progress)
     finally:
-        vector.close()
+        close(vector)
 
 
 def _play_quota(
@@ -124,7 +126,8 @@ def _play_quota(
                 progress(len(kept))
         if (played.lengths[quota > 0] >= LONGEST).any():
             raise EnvironmentFailure(
-                f"an episode is still going after {LONGEST:,} steps; set env.max_episode_steps"
+                f"an episode is still going after {LONGEST:,} steps; "
+                "train with env.max_episode_steps to bound them"
             )
         obs = step.obs
     return Evaluation(tuple(e.score for e in kept), tuple(e.length for e in kept))

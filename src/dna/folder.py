@@ -5,7 +5,7 @@ machine.json   versions, hardware, threads        episodes.csv   one line per ep
 checkpoints/   state, newest last                 timings.jsonl  wall-clock split
 policy/        the final, self-contained policy   tensorboard/   event files
 done           the result, once the run is over
-    run.lock       held while the run is training     eval.json, curve.png, episode.mp4
+run.lock       held while the run is training     eval.json, curve.png, episode.mp4
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from typing import Any
 from dna.complaints import quoted
 from dna.config import Config, json_tree
 from dna.errors import BadInput
-from dna.storage import read_json, remove, write_json
+from dna.storage import read, read_json, remove, write_json
 from dna.tweak import digest, from_tree
 
 #: Everything a run or a command on it writes. `config.json` goes last: it marks the run.
@@ -74,6 +74,9 @@ class RunFolder:
     def check_free(self) -> None:
         """Refuse a folder whose files a new run would overwrite but that is no run of ours."""
         foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
+        lock = self.path / "run.lock"
+        if not self.exists and lock.is_file() and not read(lock).startswith(b"pid "):
+            foreign.append("run.lock")
         if foreign:
             raise BadInput(
                 f"{self.path}: holds {foreign[0]}, but no run; choose another folder"
@@ -106,6 +109,14 @@ class RunFolder:
         """The result of a finished run."""
         tree: dict[str, Any] | None = read_json(self.path / "done") if self.done else None
         return tree
+
+    def finished(self, config: Config, seed: int) -> dict[str, Any] | None:
+        """The result of this very run if it is over; another run's folder is refused."""
+        if not self.exists:
+            return None
+        if self.read() != (config, seed):
+            raise BadInput(f"{self.path}: holds a run with other settings or seed")
+        return self.result()
 
     def clear(self) -> None:
         """Delete a run's own files, and nothing else that may lie beside them."""

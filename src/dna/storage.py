@@ -75,9 +75,13 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             if folder.exists():
                 folder.rename(old)
             partial.rename(folder)
+        except BaseException:
+            if old.exists() and not folder.exists():
+                old.rename(folder)
+            raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
         _sync(folder.parent)
 
 

@@ -18,7 +18,7 @@ from dna.clock import Clock
 from dna.config import AnyPhase, Config, json_tree
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
-from dna.errors import BadInput, FolderBusy, Preempted
+from dna.errors import FolderBusy, Preempted
 from dna.estimate import estimate
 from dna.folder import RunFolder
 from dna.machine import describe
@@ -57,16 +57,17 @@ def train(
     seed, path = whole_seed(seed), Path(path)
     folder = RunFolder(path)
     folder.check_free()
-    saved = _saved(folder, config, seed, how)
-    if saved is not None and (result := folder.result()) is not None:
-        return result  # the run is over: nothing to add
+    if not how.restart and (result := folder.finished(config, seed)) is not None:
+        return result
+    saved = _saved(folder, how)
     resumes = saved.resumes + 1 if saved else 0
     env = build_environments(config, seed, resumes, how, source)
     torch.set_num_threads(how.threads or default_threads(env))
     try:
         run = Run(config, seed, folder, env, how)
         with locked(path), stop_signals() as stop, ExitStack() as closing:
-            if _stamp(saved) != _stamp(_saved(folder, config, seed, how)):
+            ended = not how.restart and folder.done
+            if ended or _stamp(saved) != _stamp(_saved(folder, how)):
                 raise FolderBusy(f"{path}: another process changed the run just now; try again")
             for sink in sinks:
                 closing.callback(sink.close)
@@ -82,13 +83,9 @@ def train(
         close(env)
 
 
-def _saved(folder: RunFolder, config: Config, seed: int, how: How) -> checkpoint.Saved | None:
-    """The checkpoint to continue from; a folder of another run is refused, not continued."""
-    if not folder.exists or how.restart:
-        return None
-    if folder.read() != (config, seed):
-        raise BadInput(f"{folder.path}: holds a run with other settings or seed")
-    return checkpoint.latest(folder.path)
+def _saved(folder: RunFolder, how: How) -> checkpoint.Saved | None:
+    """The checkpoint to continue from, if any."""
+    return None if how.restart or not folder.exists else checkpoint.latest(folder.path)
 
 
 def _stamp(saved: checkpoint.Saved | None) -> tuple[int, int] | None:
@@ -140,7 +137,7 @@ class Run:
         """Play the warm-up of a run that begins, and describe the machine."""
         steps = self.collector.warm_up(stop) if fresh else 0
         if stop.asked:  # nothing new was learned, so there is nothing to save
-            raise Preempted(f"stopped by {stop.asked} before its first iteration; run it again")
+            raise self._stopped(stop)
         machine = describe(self.networks.device, self.how.env_threads)
         machine |= {"resumes": self.resumes, "exact": not self.resumes, "warm_up_steps": steps}
         if self.resumes:
@@ -200,12 +197,15 @@ class Run:
         interactions = self.collector.scores.interactions
         if stop.asked:
             self.save()
-            raise Preempted(f"stopped by {stop.asked}; `dna resume {self.folder.path}` goes on")
+            raise self._stopped(stop)
         # PPG waits for its replay to be empty: it is by far the largest part of its state.
         late = self.next_checkpoint <= interactions < self.config.interactions
         if late and not self.replay.batches:
             self.save()
             self.next_checkpoint = interactions + self.checkpoint_every
+
+    def _stopped(self, stop: Stop) -> Preempted:
+        return Preempted(f"stopped by {stop.asked}; `dna resume {self.folder.path}` goes on")
 
     def _row(self, metrics: dict[str, float], before: tuple[float, int], start: float) -> Row:
         scores, now = self.collector.scores, time.perf_counter()

@@ -236,12 +236,14 @@ def test_names_of_other_libraries_and_of_deeper_keys_are_understood(pair, hint, 
         ('{"horizn": 3, "phases": []}', "did you mean 'horizon'?"),
         ('{"config": {}, "seed": true}', "seed"),
         ('{"env": {"id": "\\ud800"}, "phases": []}', "Unicode"),
+        ('{"gamma": 1}', "did you mean 'returns.gamma'?"),
+        ('{"ab\\ncd": 1}', "no such setting"),
     ],
 )
 def test_a_bad_config_file_is_bad_input(text, said, capsys, tmp_path, trained):
-    if "horizn" in text:
+    if "such" in said or "mean" in said:
         tree = json.loads((trained / "config.json").read_text())["config"]
-        text = json.dumps({"horizn": 3} | tree)
+        text = json.dumps(tree | json.loads(text) | {"phases": tree["phases"]})
     (tmp_path / "c.json").write_text(text)
     line = refused(capsys, ["train", "CartPole-v1", "--config", "c.json"])
     assert said in line
@@ -259,6 +261,31 @@ def test_files_that_are_not_a_runs_are_never_deleted(capsys, tmp_path):
     (tmp_path / "theirs" / "config.json").write_text('{"model": "bert"}')
     assert "no run" in refused(capsys, [*TRAIN, "--out", "theirs", "--restart"])
     assert "--out" in refused(capsys, [*TRAIN, "--out", ""])
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [['phases=[{"name":"p","kind":"policy"}]', "lr=1"], ["policy.sgd=5", "lr=1"]],
+)
+def test_hints_survive_a_tree_that_an_earlier_override_broke(pairs, capsys):
+    refused(capsys, ["train", "CartPole-v1", *pairs])
+
+
+def test_a_module_that_exits_while_imported_is_no_success(capsys, tmp_path, monkeypatch):
+    (tmp_path / "quitter.py").write_text("import sys\nsys.exit()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    line = refused(capsys, ["train", "quitter:make", "--allow-import"])
+    assert "cannot import quitter" in line
+
+
+def test_values_with_brackets_are_shown_as_they_are(capsys, tmp_path, trained):
+    tree = json.loads((trained / "config.json").read_text())["config"]
+    tree["env"]["options"] = {"a": "[/b]", "c": "[red]"}
+    (tmp_path / "odd.json").write_text(json.dumps(tree))
+    assert main(["show", "odd.json"]) == 0
+    assert main(["show", "odd.json", "--diff", "small.ppo"]) == 0
+    assert "[/b]" in capsys.readouterr().out
+    assert "no run and no preset" in refused(capsys, ["show", "x" * 300])
 
 
 def test_the_environment_is_named_once(capsys):

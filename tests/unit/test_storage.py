@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+from pathlib import Path
 
 import pytest
 import torch
@@ -39,6 +40,25 @@ def test_a_folder_reads_back_and_replaces_an_older_one(tmp_path):
     write_folder(tmp_path / "x", {"a": b"1", "b": b"2"})
     write_folder(tmp_path / "x", {"a": b"3"})
     assert read_folder(tmp_path / "x") == {"a": b"3"}
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_folder_survives_a_failure_between_the_two_renames(tmp_path, monkeypatch):
+    write_folder(tmp_path / "x", {"a": b"old"})
+    rename = Path.rename
+    calls = []
+
+    def failing(self, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError("disk on fire")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(StorageFailure):
+        write_folder(tmp_path / "x", {"a": b"new"})
+    monkeypatch.undo()
+    assert read_folder(tmp_path / "x") == {"a": b"old"}
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 

@@ -66,7 +66,9 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
-        return _fail(error, f"{error.filename or 'output'}: {error.strerror}", 6, debug)
+        return _fail(
+            error, f"{error.filename or 'output'}: {error.strerror or error}", 6, debug
+        )
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the command line itself
             text = " ".join(error.format_message().split())

@@ -48,7 +48,7 @@ def show(
         columns = ("setting", escape(what), escape(diff))
         table = Table(*columns, box=None, header_style="bold")
         for path, (ours, theirs) in changed.items():
-            table.add_row(path, _text(ours), _text(theirs))
+            table.add_row(escape(path), _text(ours), _text(theirs))
         Console().print(table)
 
 
@@ -116,7 +116,7 @@ def doctor(
 def _find(what: str) -> Config:
     if what in PRESETS:
         return PRESETS[what]
-    if len(what) < 1000 and Path(what).exists():
+    if _is_path(what):
         from dna.folder import RunFolder, read_config
 
         path = Path(what)
@@ -127,6 +127,13 @@ def _find(what: str) -> Config:
         raise BadInput(
             str(error).replace("--preset ", "").replace("no such", "no run and no")
         ) from None
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except OSError:  # longer than any file's name
+        return False
 
 
 def _print_config(config: Config, name: str) -> None:
@@ -152,8 +159,8 @@ def _print_config(config: Config, name: str) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
-    return "off" if value is None else str(value)
+        return ", ".join(f"{escape(key)} {_text(inner)}" for key, inner in value.items())
+    return "off" if value is None else escape(str(value))
 
 
 def register(app: typer.Typer) -> None:

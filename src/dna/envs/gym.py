@@ -76,7 +76,7 @@ def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Sourc
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"{env_id}: cannot import {module_name} ({one_line(error)})") from error
     if name in gymnasium.registry:
         return lambda: _make(name, options)

@@ -21,7 +21,7 @@ demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluat
 	@echo
 	@echo "Results are in $(DEMO): curve.png, episode.mp4, eval.json, policy/, metrics.jsonl, tensorboard/"
 	@echo "Three commands to try next:"
-	@echo "  $(BIN)/dna train CartPole-v1                            # half a minute"
+	@echo "  $(BIN)/dna train CartPole-v1                            # about a minute"
 	@echo "  $(BIN)/dna train MinAtar/Asterix-v1 --algo ppo          # the rival on another game"
 	@echo "  $(BIN)/dna show minatar.dna --diff minatar.ppg          # what makes DNA DNA"
 

@@ -78,12 +78,17 @@ def _tensors(parts: Parts) -> dict[str, Tensor]:
     return tensors | {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
 
 
+def names(folder: Path) -> list[str]:
+    """The run's checkpoints, oldest first."""
+    return sorted(path.name for path in (folder / "checkpoints").glob("[0-9]*"))
+
+
 def latest(folder: Path) -> Saved | None:
     """The newest checkpoint that verifies; None when the run has none at all."""
-    found = sorted((folder / "checkpoints").glob("[0-9]*"), reverse=True)
-    for path in found:
+    found = names(folder)
+    for name in reversed(found):
         try:
-            return load(path)
+            return load(folder / "checkpoints" / name)
         except StorageFailure:
             continue
     if found:

@@ -59,7 +59,8 @@ def train(
     folder.check_free()
     if not how.restart and (result := folder.finished(config, seed)) is not None:
         return result
-    saved = _saved(folder, how)
+    seen = checkpoint.names(path)
+    saved = checkpoint.latest(path) if folder.exists and not how.restart else None
     resumes = saved.resumes + 1 if saved else 0
     env = build_environments(config, seed, resumes, how, source)
     torch.set_num_threads(how.threads or default_threads(env))
@@ -67,7 +68,7 @@ def train(
         run = Run(config, seed, folder, env, how)
         with locked(path), stop_signals() as stop, ExitStack() as closing:
             ended = not how.restart and folder.done
-            if ended or _stamp(saved) != _stamp(_saved(folder, how)):
+            if ended or seen != checkpoint.names(path):
                 raise FolderBusy(f"{path}: another process changed the run just now; try again")
             for sink in sinks:
                 closing.callback(sink.close)
@@ -81,15 +82,6 @@ def train(
             return run.loop([*own, *sinks], stop)
     finally:
         close(env)
-
-
-def _saved(folder: RunFolder, how: How) -> checkpoint.Saved | None:
-    """The checkpoint to continue from, if any."""
-    return None if how.restart or not folder.exists else checkpoint.latest(folder.path)
-
-
-def _stamp(saved: checkpoint.Saved | None) -> tuple[int, int] | None:
-    return None if saved is None else (saved.resumes, saved.iteration)
 
 
 class Run:
@@ -190,8 +182,8 @@ class Run:
         progress: dict[str, Any] = {"iteration": self.iteration, "resumes": self.resumes}
         progress |= {"lengths": self.files.sync()}
         checkpoint.save(self.folder.path, self._parts(), progress)
-        for old in sorted((self.folder.path / "checkpoints").glob("[0-9]*"))[:-KEEP]:
-            remove(old)
+        for old in checkpoint.names(self.folder.path)[:-KEEP]:
+            remove(self.folder.path / "checkpoints" / old)
 
     def _checkpoint_if_due(self, stop: Stop) -> None:
         interactions = self.collector.scores.interactions

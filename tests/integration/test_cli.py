@@ -268,7 +268,7 @@ def test_files_that_are_not_a_runs_are_never_deleted(capsys, tmp_path):
     [['phases=[{"name":"p","kind":"policy"}]', "lr=1"], ["policy.sgd=5", "lr=1"]],
 )
 def test_hints_survive_a_tree_that_an_earlier_override_broke(pairs, capsys):
-    refused(capsys, ["train", "CartPole-v1", *pairs])
+    assert "lr: no 'lr'" in refused(capsys, ["train", "CartPole-v1", *pairs])
 
 
 def test_a_module_that_exits_while_imported_is_no_success(capsys, tmp_path, monkeypatch):

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from dna.cli.display import counting
+from dna.config import EnvConfig
 from dna.errors import BadInput
+from dna.scores import normalized
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")]
 Episodes = Annotated[int, typer.Option(min=1, max=1_000_000, help="Whole episodes to play")]
@@ -49,7 +51,8 @@ def eval_(
                 deterministic=deterministic,
                 how=Playing(allow_import=allow_import, progress=told),
             )
-        result[name] = summary = played.summary()
+        summary = played.summary()
+        result[name] = summary = summary | worth(policy.env, summary["mean"])
         if not as_json:
             typer.echo(_sentence(name, summary))
     if as_json:
@@ -57,10 +60,23 @@ def eval_(
     write_json(folder.path / "eval.json", result)
 
 
+def worth(env: EnvConfig, mean: float) -> dict[str, float]:
+    """The mean on its benchmark's scale; nothing beside Atari's 57 games and hard Procgen."""
+    if env.procgen is not None and env.procgen.distribution != "hard":
+        return {}
+    return normalized(env.id or "", mean)
+
+
 def _sentence(name: str, summary: dict[str, float | int]) -> str:
+    scaled = ""
+    if "human_normalized" in summary:
+        scaled = f", human-normalized {summary['human_normalized']:.1f} %"
+    elif "normalized" in summary:
+        scaled = f", normalized {summary['normalized']:.3f}"
     return (
-        f"{name:>6}: {summary['mean']:.2f} ± {summary['std']:.2f} over {summary['episodes']} "
-        f"episodes (95 % interval of the mean {summary['low']:.2f} to {summary['high']:.2f})"
+        f"{name:>6}: {summary['mean']:.2f} ± {summary['std']:.2f}{scaled} over "
+        f"{summary['episodes']} episodes "
+        f"(95 % interval of the mean {summary['low']:.2f} to {summary['high']:.2f})"
     )
 
 

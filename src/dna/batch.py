@@ -1,7 +1,8 @@
-"""The data between environment and loss: a rollout [N, A, …] and its flat batch [B, …].
+"""The data between environment and loss: a rollout [N, A, …] and its flat rows [B, …].
 
-A `Batch` is a dictionary of columns with one row per interaction. `collect` fills a
-`Rollout`, `estimate` turns it into a batch, `freeze` adds columns, `minibatches` cuts it.
+`collect` fills a `Rollout`, `estimate` turns it into `Experience`: observations, which may be
+frames stored once, and a `Batch` of columns with one row per interaction. `freeze` adds
+columns, `minibatches` cuts it into batches that hold their observations too:
 
     obs        [B, …]   as the environment gave it: uint8, bool or float32
     action     [B, W]   int64 choices or float32 real numbers
@@ -18,14 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dna.frames import Frames, Joined
+
 Batch = dict[str, Tensor]
+#: Rows of observations: `obs[index]` and `len(obs)` are all that is asked of them.
+Observations = Tensor | Frames | Joined
 
 
 @dataclass(frozen=True)
 class Rollout:  # axes [N, A, …]: horizon, agents
     """What N steps of A environments gave."""
 
-    obs: Tensor  # [N + 1, A, …]; the last one only bootstraps
+    obs: Tensor | Frames  # [(N + 1)·A, …] row after row; the last A only bootstrap
     action: Tensor  # [N, A, W]
     log_prob: Tensor  # [N, A, W]
     reward: Tensor  # [N, A] normalized
@@ -36,18 +41,52 @@ class Rollout:  # axes [N, A, …]: horizon, agents
     final_index: Tensor  # [K, 2] their (t, a)
 
 
-def minibatches(batch: Batch, size: int, rng: np.random.Generator) -> Iterator[Batch]:
+@dataclass(frozen=True)
+class Experience:
+    """What a phase learns from."""
+
+    obs: Observations
+    columns: Batch
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Experience":
+        """From a dictionary that holds observations among its columns."""
+        return cls(batch["obs"], {k: v for k, v in batch.items() if k != "obs"})
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(self.columns["weight"])
+
+    def with_columns(self, columns: Batch) -> "Experience":
+        """The same observations with more columns beside, or other ones."""
+        return Experience(self.obs, self.columns | columns)
+
+    def to(self, device: torch.device) -> "Experience":
+        """On a device; frames stored once stay on the host and move as mini-batches."""
+        obs = self.obs.to(device) if isinstance(self.obs, Tensor) else self.obs
+        return Experience(obs, {name: c.to(device) for name, c in self.columns.items()})
+
+
+def minibatches(experience: Experience, size: int, rng: np.random.Generator) -> Iterator[Batch]:
     """One epoch: every row once, in a fresh order, `size` rows at a time."""
-    order = torch.from_numpy(rng.permutation(len(batch["weight"])))
-    order = order.to(batch["weight"].device)
+    order = torch.from_numpy(rng.permutation(len(experience)))
+    device = experience["weight"].device
     for rows in torch.split(order, size):
-        yield {name: column[rows] for name, column in batch.items()}
+        on_device = rows.to(device)
+        mb = {name: column[on_device] for name, column in experience.columns.items()}
+        obs = experience.obs
+        yield mb | {"obs": obs[on_device] if isinstance(obs, Tensor) else obs[rows]}
 
 
 @torch.no_grad()
-def in_chunks(function: Callable[[Tensor], Tensor], obs: Tensor, rows: int = 2048) -> Tensor:
+def in_chunks(
+    function: Callable[[Tensor], Tensor], obs: Observations, rows: int = 1024
+) -> Tensor:
     """`function` over all rows without gradient, a bounded number of rows at a time."""
-    return torch.cat([function(chunk) for chunk in torch.split(obs, rows)])
+    starts = range(0, len(obs), rows)
+    return torch.cat([function(obs[start : start + rows]) for start in starts])
 
 
 def flat(x: Tensor) -> Tensor:

@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dna.batch import Experience
 from dna.errors import StorageFailure
+from dna.frames import Frames
 from dna.networks import Networks
-from dna.replay import Replay
+from dna.replay import COLUMNS, Replay
 from dna.rollout import Collector
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 
@@ -73,8 +75,8 @@ def _tensors(parts: Parts) -> dict[str, Tensor]:
         arrays |= _prefixed("observation", networks.normalizer.moments.state())
     if collector.reward_normalizer is not None:
         arrays |= _prefixed("reward", collector.reward_normalizer.moments.state())
-    for index, batch in enumerate(parts.replay.batches):
-        tensors |= {f"replay/{index}/{name}": column for name, column in batch.items()}
+    for index, rollout in enumerate(parts.replay.rollouts):
+        tensors |= {f"replay/{index}/{k}": v for k, v in _rollout_tensors(rollout).items()}
     return tensors | {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
 
 
@@ -118,7 +120,8 @@ def restore(saved: Saved, parts: Parts) -> None:
     """Put a checkpoint's state back into a freshly built run."""
     networks, collector = parts.networks, parts.collector
     networks.load_state_dict(_under(saved.tensors, "networks"))
-    parts.replay.batches = list(_numbered(saved.tensors, "replay").values())
+    numbered = _numbered(saved.tensors, "replay")
+    parts.replay.rollouts = [_rollout_from(tensors) for tensors in numbered.values()]
     for phase, optimizer in parts.optimizers.items():
         slots = _numbered(saved.tensors, f"optimizer/{phase}")
         groups = optimizer.state_dict()["param_groups"]
@@ -133,6 +136,19 @@ def restore(saved: Saved, parts: Parts) -> None:
     scores = collector.scores
     scores.interactions, scores.episodes = saved.interactions, saved.state["episodes"]
     scores.window.extend((score, length) for score, length in saved.state["window"])
+
+
+def _rollout_tensors(rollout: Experience) -> dict[str, Tensor]:
+    obs = {"obs": rollout.obs} if isinstance(rollout.obs, Tensor) else {}
+    if isinstance(rollout.obs, Frames):
+        obs = {f"frames/{k}": v for k, v in rollout.obs.state().items()}
+    return obs | rollout.columns
+
+
+def _rollout_from(tensors: dict[str, Tensor]) -> Experience:
+    frames = _under(tensors, "frames")
+    columns = {name: tensors[name] for name in COLUMNS}
+    return Experience(Frames.load(frames) if frames else tensors["obs"], columns)
 
 
 def _as_laid_out(optimizer: torch.optim.Adam) -> None:

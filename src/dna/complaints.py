@@ -29,6 +29,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 #: Parts of pydantic's locations that are not keys of ours.
 _TAGS = ("number", "linear")
+#: Settings that null switches off.
+_MAY_BE_OFF = ("normalize_observation", "normalize_reward", "warm_up", "repeat_penalty")
 
 
 def shown(text: str, limit: int = LIMIT) -> str:
@@ -79,7 +81,7 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
     given = quoted(json.dumps(first["input"], default=str))
     if path.startswith("env.options."):
         message = "must be a string, a number, true, false or null"
-    elif path in ("normalize_observation", "normalize_reward", "warm_up"):
+    elif path in _MAY_BE_OFF:
         message += "; null switches it off"
     return shown(f"{path}: given {given}, {message[0].lower()}{message[1:]}")
 

@@ -24,10 +24,12 @@ from dna.settings import (
     Value,
     resolve,
 )
+from dna.worlds import Atari, EnvConfig, Procgen, RepeatPenalty
 
 __all__ = [
     "SGD",
     "AnyPhase",
+    "Atari",
     "Auxiliary",
     "Config",
     "Distil",
@@ -37,6 +39,8 @@ __all__ = [
     "Network",
     "ObservationNorm",
     "Policy",
+    "Procgen",
+    "RepeatPenalty",
     "Returns",
     "RewardNorm",
     "Value",
@@ -45,18 +49,8 @@ __all__ = [
     "resolve",
 ]
 
-Option = str | int | float | bool | None
 #: A rollout beyond this is a typing mistake, not a plan.
 MOST_ROWS = 2**26
-
-
-class EnvConfig(Frozen):
-    """Which environment, and how its ends of episodes are read."""
-
-    id: str | None = None
-    max_episode_steps: Count | None = None
-    time_limit: Literal["bootstrap", "terminal"] = "bootstrap"
-    options: dict[str, Option] = Field(default_factory=dict)
 
 
 class Network(Frozen):
@@ -111,6 +105,7 @@ class Config(Frozen):
     normalize_observation: ObservationNorm | None = ObservationNorm()
     normalize_reward: RewardNorm | None = RewardNorm()
     warm_up: WarmUp | None = WarmUp()
+    repeat_penalty: RepeatPenalty | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,6 +1,7 @@
 """Scores: raw returns of whole episodes, counted by us for every kind of environment.
 
-The paper's score is the mean over the last 100 finished episodes of all agents.
+The paper's score is the mean over the last 100 finished episodes of all agents. Where a lost
+life ends an episode (easy Atari), a score is that of the whole game.
 """
 
 from collections import deque
@@ -43,10 +44,12 @@ class Scores:
     def add(self, step: Step, count: bool = True) -> None:
         """Count one step of all agents; warm-up steps are no interactions of the run."""
         self.returns += step.reward * step.valid
+        if step.unseen is not None:
+            self.returns += step.unseen
         self.lengths += step.valid
         if count:
             self.interactions += int(step.valid.sum())
-        for agent in np.flatnonzero(step.done & step.valid):
+        for agent in np.flatnonzero(step.ended & step.valid):
             score, length = float(self.returns[agent]), int(self.lengths[agent])
             if count:
                 self.episodes += 1

@@ -1,6 +1,8 @@
 """From a rollout to a batch with V_targ and Â: lines 8-10 of algorithm 1 (section 4.2)."""
 
-from dna.batch import Batch, Rollout, flat
+from torch import Tensor
+
+from dna.batch import Experience, Rollout, flat
 from dna.config import Returns
 from dna.networks import Networks
 from dna.returns import advantage, explained_variance, td_lambda
@@ -8,10 +10,10 @@ from dna.returns import advantage, explained_variance, td_lambda
 
 def estimate(
     rollout: Rollout, networks: Networks, returns: Returns
-) -> tuple[Batch, dict[str, float]]:
-    """V_targ, V_adv and Â of a rollout (lines 8-10 of algorithm 1), as a flat batch."""
+) -> tuple[Experience, dict[str, float]]:
+    """V_targ, V_adv and Â of a rollout (lines 8-10 of algorithm 1), row by row."""
     horizon, agents = rollout.reward.shape
-    value = networks.v_of_all(flat(rollout.obs)).view(horizon + 1, agents)
+    value = networks.v_of_all(rollout.obs).view(horizon + 1, agents)
     next_value = value[1:].clone()
     if len(rollout.final_obs):
         t, a = rollout.final_index.unbind(1)
@@ -19,13 +21,14 @@ def estimate(
     args = (rollout.reward, next_value, rollout.terminated, rollout.done)
     v_targ = td_lambda(*args, gamma=returns.gamma, lambda_=returns.lambda_v)
     v_adv = td_lambda(*args, gamma=returns.gamma, lambda_=returns.lambda_pi)
-    batch = {
-        "obs": flat(rollout.obs[:-1]),
+    columns = {
         "action": flat(rollout.action),
         "log_prob": flat(rollout.log_prob),
         "advantage": flat(advantage(v_adv, value[:-1])),
         "v_targ": flat(v_targ),
         "weight": flat(rollout.weight),
     }
-    explained = explained_variance(flat(value[:-1]), batch["v_targ"], batch["weight"])
-    return batch, {"returns/explained_variance": explained}
+    explained = explained_variance(flat(value[:-1]), columns["v_targ"], columns["weight"])
+    obs, rows = rollout.obs, horizon * agents
+    taken = obs[:rows] if isinstance(obs, Tensor) else obs.head(rows)
+    return Experience(taken, columns), {"returns/explained_variance": explained}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from dna.batch import Batch, minibatches
+from dna.batch import Experience, minibatches
 from dna.config import AnyPhase, Config, resolve
 from dna.errors import NonFinite
 from dna.networks import Networks
@@ -28,7 +28,7 @@ def run_phase(
     phase: AnyPhase,
     networks: Networks,
     optimizer: torch.optim.Adam,
-    batch: Batch,
+    data: Experience,
     rng: np.random.Generator,
     progress: float,
 ) -> dict[str, float]:
@@ -39,10 +39,10 @@ def run_phase(
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
     parameters = networks.weights(phase.trains)
-    batch = batch | freeze(phase, networks, batch)
+    data = data.with_columns(freeze(phase, networks, data))
     meter = Meter()
     for _ in range(phase.sgd.epochs):
-        for mb in minibatches(batch, phase.sgd.minibatch, rng):
+        for mb in minibatches(data, phase.sgd.minibatch, rng):
             objective, metrics = loss(phase, networks, mb, progress)
             optimizer.zero_grad(set_to_none=True)
             objective.backward()  # type: ignore[no-untyped-call]

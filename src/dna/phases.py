@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dna.batch import Batch, in_chunks
+from dna.batch import Batch, Experience, in_chunks
 from dna.config import Auxiliary, Distil, Joint, Policy, Value, resolve
 from dna.networks import Networks
 from dna.returns import normalized
@@ -21,8 +21,8 @@ Metrics = dict[str, Tensor]
 
 
 @singledispatch
-def freeze(phase: Any, networks: Networks, batch: Batch) -> Batch:
-    """Columns to add to the batch before the phase's first epoch."""
+def freeze(phase: Any, networks: Networks, data: Experience) -> Batch:
+    """Columns to add to the data before the phase's first epoch."""
     return {}
 
 
@@ -42,9 +42,9 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, epsilon: float) -> Tenso
 
 @freeze.register(Policy)
 @freeze.register(Joint)
-def _(phase: Policy | Joint, networks: Networks, batch: Batch) -> Batch:
+def _(phase: Policy | Joint, networks: Networks, data: Experience) -> Batch:
     if phase.normalize_advantage == "batch":
-        return {"advantage": normalized(batch["advantage"], batch["weight"])}
+        return {"advantage": normalized(data["advantage"], data["weight"])}
     return {}
 
 
@@ -105,11 +105,11 @@ def _(phase: Value, networks: Networks, mb: Batch, progress: float) -> tuple[Ten
 
 
 @freeze.register
-def _(phase: Distil, networks: Networks, batch: Batch) -> Batch:
+def _(phase: Distil, networks: Networks, data: Experience) -> Batch:
     """The teacher's answers and π_old: the networks as they stand when the phase begins."""
     return {
-        "teacher": in_chunks(lambda obs: _teacher(phase, networks, obs), batch["obs"]),
-        "pi_old": in_chunks(lambda obs: networks.pi(obs).pi, batch["obs"]),
+        "teacher": in_chunks(lambda obs: _teacher(phase, networks, obs), data.obs),
+        "pi_old": in_chunks(lambda obs: networks.pi(obs).pi, data.obs),
     }
 
 
@@ -163,9 +163,9 @@ def _constraint(phase: Distil, networks: Networks, old: Tensor, new: Tensor) -> 
 
 
 @freeze.register
-def _(phase: Auxiliary, networks: Networks, batch: Batch) -> Batch:
+def _(phase: Auxiliary, networks: Networks, data: Experience) -> Batch:
     """π_old over the whole replay."""
-    return {"pi_old": in_chunks(lambda obs: networks.pi(obs).pi, batch["obs"])}
+    return {"pi_old": in_chunks(lambda obs: networks.pi(obs).pi, data.obs)}
 
 
 @loss.register

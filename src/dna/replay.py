@@ -2,30 +2,33 @@
 
 import torch
 
-from dna.batch import Batch
+from dna.batch import Experience
+from dna.frames import Joined
 
-#: What the auxiliary phase reads; the rest of a rollout is forgotten at once.
-COLUMNS = ("obs", "v_targ", "weight")
+#: What the auxiliary phase reads beside observations; the rest is forgotten at once.
+COLUMNS = ("v_targ", "weight")
 
 
 class Replay:
-    """A list of batches that is emptied once it has been learned from."""
+    """A list of rollouts that is emptied once it has been learned from."""
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self.batches: list[Batch] = []
+        self.rollouts: list[Experience] = []
 
-    def add(self, batch: Batch) -> None:
+    def add(self, experience: Experience) -> None:
         """Remember a rollout; the oldest beyond N_π goes."""
         if self.length:
-            kept = {name: batch[name] for name in COLUMNS}
-            self.batches = [*self.batches, kept][-self.length :]
+            kept = Experience(experience.obs, {name: experience[name] for name in COLUMNS})
+            self.rollouts = [*self.rollouts, kept][-self.length :]
 
-    def batch(self, rollouts: int) -> Batch:
-        """The rows of the last so many rollouts."""
-        last = self.batches[-rollouts:]
-        return {name: torch.cat([batch[name] for batch in last]) for name in COLUMNS}
+    def experience(self, rollouts: int) -> Experience:
+        """The rows of the last so many rollouts; observations are not copied."""
+        last = self.rollouts[-rollouts:]
+        columns = {name: torch.cat([part[name] for part in last]) for name in COLUMNS}
+        parts = tuple(part.obs for part in last if not isinstance(part.obs, Joined))
+        return Experience(Joined(parts), columns)
 
     def clear(self) -> None:
         """Forget everything."""
-        self.batches = []
+        self.rollouts = []

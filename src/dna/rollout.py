@@ -15,7 +15,9 @@ from dna.clock import Clock
 from dna.config import Config
 from dna.envs import Array, Step, VectorEnv
 from dna.episodes import Scores
+from dna.frames import Frames, FrameWriter, ObservationWriter
 from dna.networks import Networks
+from dna.penalty import RepeatedAction
 from dna.randomness import generator
 from dna.signals import Stop
 from dna.statistics import RewardNormalizer
@@ -32,8 +34,13 @@ class Collector:
             self.reward_normalizer = RewardNormalizer(
                 env.agents, config.returns.gamma, norm.clip, norm.episode_end
             )
+        self.penalty: RepeatedAction | None = None
+        if config.repeat_penalty is not None:
+            amount, after = config.repeat_penalty.amount, config.repeat_penalty.after
+            self.penalty = RepeatedAction(env.agents, env.action.width, amount, after)
         self.scores = Scores(env.agents)
         self.obs = torch.from_numpy(env.reset())
+        self.elapsed = torch.zeros(env.agents, dtype=torch.int64)  # the time that `obs` shows
         self.resetting = torch.zeros(env.agents, dtype=torch.bool)  # rows that only reset next
 
     def warm_up(self, stop: Stop | None = None) -> int:
@@ -60,7 +67,7 @@ class Collector:
                 noise = self.networks.distribution.draw(rng, (self.env.agents,))
                 action = self._act(self.obs, torch.from_numpy(noise))[0].numpy()
             step = self.env.step(action, active)
-            self._learn_rewards(step)
+            self._learn_rewards(step, action)
             self.scores.add(step, count=False)
             taken += int(step.valid.sum())
             self._advance(step, active)
@@ -73,7 +80,13 @@ class Collector:
         noise = torch.from_numpy(
             distribution.draw(generator(self.seed, "act", iteration), (horizon, agents))
         )
-        rows = _Rows(horizon, self.obs, self.networks)
+        stack = self.networks.obs.stack
+        states = (
+            ObservationWriter(horizon + 1, self.obs)
+            if stack is None
+            else FrameWriter(horizon + 1, self.obs, self.elapsed, stack)
+        )
+        rows = _Rows(horizon, agents, self.networks)
         for t in range(horizon):
             with clock("inference"):
                 self.networks.observe(self.obs[~self.resetting])
@@ -81,18 +94,20 @@ class Collector:
             with clock("env"):
                 step = self.env.step(action.numpy())
             self.scores.add(step)
-            rows.add(t, self.obs, action, log_prob, step, self._learn_rewards(step))
+            rows.add(t, action, log_prob, step, self._learn_rewards(step, action.numpy()))
             if self.config.env.time_limit == "terminal":
                 rows.terminated[t] |= rows.done[t]
             self._advance(step)
-        return rows.rollout(self.obs)
+            states.add(t + 1, self.obs, rows.done[t], self.elapsed)
+        return rows.rollout(states.finish())
 
     def _advance(self, step: Step, active: npt.NDArray[np.bool_] | None = None) -> None:
         """Move to the next observation; environments held still keep theirs."""
-        obs = step.obs
         if active is not None:
-            obs = np.where(active.reshape(-1, *[1] * (obs.ndim - 1)), obs, self.obs.numpy())
-        self.obs = torch.from_numpy(obs)
+            step.obs[~active] = self.obs.numpy()[~active]
+        self.obs = torch.from_numpy(step.obs)
+        if step.elapsed is not None:
+            self.elapsed = torch.from_numpy(step.elapsed)
         # NEXT_STEP: the observation after an end belongs to a row that only resets.
         replaced = np.zeros_like(step.done)
         replaced[list(step.final_obs)] = True
@@ -104,19 +119,22 @@ class Collector:
         action = self.networks.distribution.sample(pi, noise)
         return action, self.networks.distribution.log_prob(pi, action)
 
-    def _learn_rewards(self, step: Step) -> npt.NDArray[np.float32]:
-        if self.reward_normalizer is None:
-            return step.reward
-        return self.reward_normalizer(step.reward, step.done, step.valid)
+    def _learn_rewards(self, step: Step, action: Array) -> npt.NDArray[np.float32]:
+        """What is learned from: normalized rewards, less the penalty for repetitions."""
+        reward = step.reward
+        if self.reward_normalizer is not None:
+            reward = self.reward_normalizer(reward, step.done, step.valid)
+        if self.penalty is not None:
+            reward = self.penalty(reward, action, step.valid)
+        return reward
 
 
 class _Rows:
     """The growing columns of a rollout."""
 
-    def __init__(self, horizon: int, obs: Tensor, networks: Networks) -> None:
-        agents, spec = len(obs), networks.action
+    def __init__(self, horizon: int, agents: int, networks: Networks) -> None:
+        spec = networks.action
         kind = torch.int64 if spec.kind == "categorical" else torch.float32
-        self.obs = torch.empty((horizon + 1, *obs.shape), dtype=obs.dtype)
         self.action = torch.empty((horizon, agents, spec.width), dtype=kind)
         self.log_prob = torch.empty((horizon, agents, spec.width))
         self.reward = torch.empty((horizon, agents))
@@ -128,13 +146,12 @@ class _Rows:
     def add(
         self,
         t: int,
-        obs: Tensor,
         action: Tensor,
         log_prob: Tensor,
         step: Step,
         reward: npt.NDArray[np.float32],
     ) -> None:
-        self.obs[t], self.action[t], self.log_prob[t] = obs, action, log_prob
+        self.action[t], self.log_prob[t] = action, log_prob
         self.reward[t] = torch.from_numpy(reward)
         self.terminated[t] = torch.from_numpy(step.terminated)
         self.done[t] = torch.from_numpy(step.done)
@@ -143,18 +160,16 @@ class _Rows:
             if not step.terminated[agent]:
                 self.finals[t, agent] = last
 
-    def rollout(self, last: Tensor) -> Rollout:
-        self.obs[-1] = last
-        shape = self.obs.shape[2:]
-        finals = [torch.from_numpy(obs) for obs in self.finals.values()]
+    def rollout(self, obs: Tensor | Frames) -> Rollout:
+        finals = [torch.from_numpy(last) for last in self.finals.values()]
         return Rollout(
-            obs=self.obs,
+            obs=obs,
             action=self.action,
             log_prob=self.log_prob,
             reward=self.reward,
             terminated=self.terminated,
             done=self.done,
             weight=self.weight,
-            final_obs=torch.stack(finals) if finals else self.obs.new_empty((0, *shape)),
+            final_obs=torch.stack(finals) if finals else obs[:0],
             final_index=torch.tensor(list(self.finals), dtype=torch.int64).reshape(-1, 2),
         )

@@ -9,17 +9,27 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True)
+class Stack:
+    """Channels are one frame each, oldest first, with the time drawn on the oldest."""
+
+    limit: int | None  # raw frames at which the time bar is full; None: no bar
+
+
+@dataclass(frozen=True)
 class ObservationSpec:
     """`image`: [H, W, C], channels last whatever the environment says; `vector`: [D]."""
 
     kind: Literal["vector", "image"]
     shape: tuple[int, ...]
     dtype: Literal["uint8", "bool", "float32"]
+    stack: Stack | None = None
 
     @classmethod
     def from_json(cls, tree: dict[str, Any]) -> "ObservationSpec":
         """The inverse of `to_json`."""
-        return cls(tree["kind"], tuple(tree["shape"]), tree["dtype"])
+        stack = tree.get("stack")
+        stacked = None if stack is None else Stack(stack["limit"])
+        return cls(tree["kind"], tuple(tree["shape"]), tree["dtype"], stacked)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for policy.json."""

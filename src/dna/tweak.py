@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from dna.complaints import elsewhere, nearest, one_line, quoted, shown
 from dna.config import (
+    Atari,
     Auxiliary,
     Config,
     Distil,
@@ -20,6 +21,8 @@ from dna.config import (
     Linear,
     ObservationNorm,
     Policy,
+    Procgen,
+    RepeatPenalty,
     RewardNorm,
     Value,
     WarmUp,
@@ -36,6 +39,9 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
     "normalize_observation": ObservationNorm,
     "normalize_reward": RewardNorm,
     "warm_up": WarmUp,
+    "repeat_penalty": RepeatPenalty,
+    "atari": Atari,
+    "procgen": Procgen,
     "learning_rate": Linear,
     "epsilon": Linear,
     "entropy_bonus": Linear,

@@ -35,7 +35,7 @@ def rows_by_state(batch):
     return {
         tuple(obs.tolist()): (float(v), float(a))
         for obs, v, a, w in zip(
-            batch["obs"], batch["v_targ"], batch["advantage"], batch["weight"], strict=True
+            batch.obs, batch["v_targ"], batch["advantage"], batch["weight"], strict=True
         )
         if w
     }
@@ -173,5 +173,5 @@ def test_the_value_of_every_state_is_exact_on_countdown():
     config = shaped(20, 4, **off, **{"returns.lambda_v": 1})
     player = collector(config, lambda: Countdown(5))
     batch, _ = estimate(player.collect(0, Clock()), player.networks, config.returns)
-    t = batch["obs"][:, 0]
+    t = batch.obs[:, 0]
     torch.testing.assert_close(batch["v_targ"], 0.9 ** (4 - t))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, Normal, kl_divergence
 from torch.nn.utils import clip_grad_norm_
 
-from dna.batch import Batch, flat, in_chunks, minibatches
+from dna.batch import Batch, Experience, flat, in_chunks, minibatches
 from dna.config import (
     SGD,
     Auxiliary,
@@ -283,7 +283,7 @@ def prepared(phase, kind: str, holes: bool = True) -> tuple[Networks, Batch]:
     """Networks that have moved since their targets were frozen, and the frozen batch."""
     networks = build(phase, kind)
     batch = rollout(networks, kind, holes)
-    batch = batch | freeze(phase, networks, batch)
+    batch = batch | freeze(phase, networks, Experience.of(batch))
     shake(networks.policy, 0.1)
     return networks, batch
 
@@ -306,7 +306,7 @@ def test_what_is_frozen_is_what_the_networks_said_before(phase, kind):
     networks = build(phase, kind)
     batch = rollout(networks, kind)
     expected = frozen(phase, networks, batch)
-    ours = batch | freeze(phase, networks, batch)
+    ours = batch | freeze(phase, networks, Experience.of(batch))
     counted = batch["weight"] == 1
     assert ours.keys() == expected.keys()
     for name, column in ours.items():
@@ -326,7 +326,8 @@ def test_rows_without_weight_change_neither_loss_nor_gradient(phase, kind):
     kept = {name: column[counted] for name, column in batch.items()}
     results = []
     for rows in (batch, kept):
-        objective, _ = loss(phase, networks, rows | freeze(phase, networks, rows), 0.0)
+        mb = rows | freeze(phase, networks, Experience.of(rows))
+        objective, _ = loss(phase, networks, mb, 0.0)
         results.append((objective, gradients(objective, networks)))
     torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-9, atol=1e-9)
     assert_same_gradients(results[0][1], results[1][1])
@@ -347,7 +348,7 @@ def test_the_constraint_is_flat_where_the_policy_has_not_moved(constraint):
     phase = Distil(sgd=STEPS, constraint=constraint)
     networks = build(phase, "gaussian")
     batch = rollout(networks, "gaussian")
-    batch |= freeze(phase, networks, batch)
+    batch |= freeze(phase, networks, Experience.of(batch))
     batch["teacher"] = networks.pi(batch["obs"]).value.detach()  # nothing to distil
     objective, _ = loss(phase, networks, batch, 0.0)
     assert objective.item() == pytest.approx(0.0, abs=1e-12)
@@ -458,10 +459,14 @@ def test_running_a_phase_moves_only_the_weights_it_trains(phase, kind):
 # ── the engine ────────────────────────────────────────────────────────────────────────────
 
 
-def run(phase, networks: Networks, batch: Batch, progress: float = 0.25):
+def experience(data: Batch | Experience) -> Experience:
+    return data if isinstance(data, Experience) else Experience.of(data)
+
+
+def run(phase, networks: Networks, batch: Batch | Experience, progress: float = 0.25):
     optimizer = torch.optim.Adam(networks.weights(phase.trains), eps=phase.sgd.adam_eps)
     rng = np.random.default_rng(7)
-    return run_phase(phase, networks, optimizer, batch, rng, progress)
+    return run_phase(phase, networks, optimizer, experience(batch), rng, progress)
 
 
 def run_by_hand(phase, networks: Networks, batch: Batch, kind: str, progress: float) -> list:
@@ -587,8 +592,8 @@ def test_phases_do_not_share_their_moments():
     config = Config(phases=(phase, Value(sgd=STEPS), Distil(sgd=STEPS)), horizon=ROWS, agents=1)
     networks = Networks(config, OBS, ACTIONS["categorical"])
     optimizers = make_optimizers(config, networks)
-    batch = rollout(networks, "categorical")
-    run_phase(phase, networks, optimizers["policy"], batch, np.random.default_rng(0), 0.0)
+    data = Experience.of(rollout(networks, "categorical"))
+    run_phase(phase, networks, optimizers["policy"], data, np.random.default_rng(0), 0.0)
     assert optimizers["policy"].state
     assert not optimizers["distil"].state
     head = networks.policy.value_head.weight
@@ -601,14 +606,15 @@ def test_phases_do_not_share_their_moments():
 @pytest.mark.parametrize("size", [2, 8, 24, 7])
 def test_an_epoch_gives_each_row_exactly_once_with_all_its_columns(size):
     row = torch.arange(ROWS)
-    batch = {"weight": torch.ones(ROWS), "row": row, "square": row.square()[:, None]}
+    columns = {"weight": torch.ones(ROWS), "row": row}
+    batch = Experience(row.square()[:, None], columns)
     rng = np.random.default_rng(0)
     epochs = [list(minibatches(batch, size, rng)) for _ in range(2)]
     for epoch in epochs:
         assert all(len(mb["row"]) == size for mb in epoch[:-1])
         assert torch.cat([mb["row"] for mb in epoch]).sort().values.equal(row)
         for mb in epoch:
-            assert torch.equal(mb["square"][:, 0], mb["row"].square())
+            assert torch.equal(mb["obs"][:, 0], mb["row"].square())
     orders = [torch.cat([mb["row"] for mb in epoch]) for epoch in epochs]
     assert not torch.equal(*orders), "each epoch has an order of its own"
 
@@ -636,27 +642,29 @@ def test_flattening_keeps_the_agents_of_a_step_together():
     assert flat(x).shape == (12, 2)
 
 
-def labeled(number: float) -> Batch:
-    return {name: torch.full((3,), number) for name in ("obs", "v_targ", "weight", "advantage")}
+def labeled(number: float) -> Experience:
+    names = ("obs", "v_targ", "weight", "advantage")
+    return Experience.of({name: torch.full((3,), number) for name in names})
 
 
 def test_the_replay_holds_the_last_rollouts_oldest_first():
     replay = Replay(3)
     for number in range(5):
         replay.add(labeled(float(number)))
-    everything = replay.batch(3)
+    everything = replay.experience(3)
     assert everything["v_targ"].tolist() == [2.0] * 3 + [3.0] * 3 + [4.0] * 3
-    assert set(everything) == {"obs", "v_targ", "weight"}, "only what the phase reads is kept"
-    assert replay.batch(1)["obs"].tolist() == [4.0] * 3
+    assert set(everything.columns) == {"v_targ", "weight"}, "only what the phase reads is kept"
+    assert everything.obs[:].tolist() == everything["v_targ"].tolist()
+    assert replay.experience(1).obs[:].tolist() == [4.0] * 3
     replay.clear()
     replay.add(labeled(9.0))
-    assert replay.batch(3)["v_targ"].tolist() == [9.0] * 3
+    assert replay.experience(3)["v_targ"].tolist() == [9.0] * 3
 
 
 def test_a_replay_of_nothing_keeps_nothing():
     replay = Replay(0)
     replay.add(labeled(1.0))
-    assert replay.batches == []
+    assert replay.rollouts == []
 
 
 def test_the_auxiliary_phase_learns_from_a_replay():
@@ -664,5 +672,5 @@ def test_the_auxiliary_phase_learns_from_a_replay():
     ours = build(phase, "categorical")
     theirs = copy.deepcopy(ours)
     batch, replay = rollout(ours, "categorical"), Replay(1)
-    replay.add(batch)
-    assert run(phase, ours, replay.batch(1)) == run(phase, theirs, batch)
+    replay.add(Experience.of(batch))
+    assert run(phase, ours, replay.experience(1)) == run(phase, theirs, batch)

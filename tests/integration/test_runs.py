@@ -190,7 +190,7 @@ def test_a_restored_run_learns_exactly_as_the_one_that_went_on(algorithm, env_id
     went_on.save()
     checkpoint.restore(checkpoint.latest(tmp_path / "went_on"), restored._parts())
     restored.iteration = went_on.iteration
-    assert len(restored.replay.batches) == len(went_on.replay.batches)
+    assert len(restored.replay.rollouts) == len(went_on.replay.rollouts)
     # Environments are not part of a checkpoint: hand the same rollout to both.
     rollout = went_on.collector.collect(3, went_on.clock)
     restored.networks.normalizer.moments.load(went_on.networks.normalizer.moments.state())

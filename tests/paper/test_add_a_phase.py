@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from dna.batch import Experience
 from dna.config import SGD
 from dna.networks import Networks
 from dna.optimise import run_phase
@@ -44,7 +45,9 @@ def test_the_example_makes_good_actions_more_likely_and_leaves_the_value_alone()
 
     before, value = likely(), [p.clone() for p in networks.weights("value")]
     optimizer = torch.optim.Adam(networks.weights(phase.trains))
-    metrics = run_phase(phase, networks, optimizer, batch, generator(0, "test"), 0.0)
+    metrics = run_phase(
+        phase, networks, optimizer, Experience.of(batch), generator(0, "test"), 0.0
+    )
     assert likely() > before + 0.1
     assert "imitate/loss" in metrics
     torch.testing.assert_close(networks.weights("value"), value, rtol=0, atol=0)

@@ -59,7 +59,7 @@ def test_targets_of_distillation_are_the_networks_after_both_other_phases(
         metrics = run_phase(phase, networks, optimizer, batch, rng, progress)
         if phase.name == "value":
             with torch.no_grad():
-                after_value.append((networks.pi(batch["obs"]).pi, networks.v(batch["obs"])))
+                after_value.append((networks.pi(batch.obs).pi, networks.v(batch.obs)))
         return metrics
 
     def remembered(phase, networks, batch):

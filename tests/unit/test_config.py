@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from dna.config import (
     SGD,
+    Atari,
     Auxiliary,
     Config,
     Distil,
@@ -24,6 +25,8 @@ from dna.config import (
     Joint,
     Linear,
     Policy,
+    Procgen,
+    RepeatPenalty,
     Value,
     json_tree,
     resolve,
@@ -56,7 +59,20 @@ EVERYTHING = Config(
     horizon=16,
     agents=8,
 )
-ALL = {"dna": DNA, "ppo": PPO, "ppg": PPG, "everything": EVERYTHING}
+ATARI = Config(
+    phases=PPO.phases,
+    env=EnvConfig(id="ALE/Pong-v5", atari=Atari()),
+    repeat_penalty=RepeatPenalty(),
+)
+PROCGEN = Config(phases=PPO.phases, env=EnvConfig(id="procgen/maze", procgen=Procgen()))
+ALL = {
+    "dna": DNA,
+    "ppo": PPO,
+    "ppg": PPG,
+    "everything": EVERYTHING,
+    "atari": ATARI,
+    "procgen": PROCGEN,
+}
 
 
 def leaves(config: Config) -> dict[str, Any]:
@@ -385,16 +401,19 @@ def test_the_seed_is_part_of_a_runs_digest():
 
 WORDS = [
     "other", "minibatch", "per_dimension", "logit_mse", "features", "skip", "authors",
-    "carry_last", "policy", "impala", "relu", "terminal",
+    "carry_last", "policy", "impala", "relu", "terminal", "minimal", "hidden", "easy",
+    "ALE/other", "procgen/other",
 ]  # fmt: skip
 #: What a phase *is* cannot be changed; everything else can.
 FIXED = ("kind", "trains", "reads")
+#: Not beside the settings of another kind of environment.
+WORLDS = ("env.atari", "env.procgen", "env.max_episode_steps")
 
 
 def another(config: Config, path: str, value: Any) -> Config | None:
     """A valid configuration with another value at this path, if there is one."""
     numbers = [value * 2, value / 2, value // 2] if isinstance(value, int | float) else []
-    for candidate in [*numbers, *WORDS, 2, 0.5]:
+    for candidate in [*numbers, *WORDS, 2, 0.5, [2, 3], {}]:
         try:
             changed = tweak(config, **{path: candidate})
         except BadInput:
@@ -404,14 +423,16 @@ def another(config: Config, path: str, value: Any) -> Config | None:
     return None
 
 
-@pytest.mark.parametrize("name", ["everything", "ppo"])
+@pytest.mark.parametrize("name", ["everything", "ppo", "atari", "procgen"])
 def test_every_setting_changes_the_digest(name):
     config = ALL[name]
     digests = {digest(config)}
     for path, value in leaves(config).items():
         changed = another(config, path, value)
         if changed is None:
-            assert path.endswith(FIXED) or (path.endswith(".every") and value == 1), path
+            foreign = config.env.id is not None and path in WORLDS
+            once = path.endswith(".every") and value == 1
+            assert path.endswith(FIXED) or once or foreign, path
             continue
         assert digest(changed) not in digests, path
         digests.add(digest(changed))

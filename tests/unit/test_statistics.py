@@ -114,10 +114,22 @@ def test_observation_constants_are_the_mean_and_the_deviation_of_all_states():
 
 def test_pixels_are_counted_between_zero_and_one():
     data = np.random.default_rng(0).integers(0, 256, size=(50, 2, 2, 1)).astype(np.uint8)
-    normalizer = ObservationNormalizer((2, 2, 1))
+    normalizer = ObservationNormalizer((2, 2, 1), divisor=255.0)
     normalizer.update(data)
-    np.testing.assert_allclose(normalizer.moments.mean, (data / 255).mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(normalizer.moments.variance, (data / 255).var(axis=0), rtol=1e-9)
+    shift, scale = normalizer.shift_and_scale()
+    np.testing.assert_allclose(shift, (data / 255).mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(1 / scale, (data / 255).std(axis=0) + 1e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (128, 128), (3, 70_000)])
+def test_whole_numbers_have_the_moments_of_real_ones(sizes):
+    rng = np.random.default_rng(0)
+    batches = [rng.integers(0, 256, size=(n, 2), dtype=np.uint8) for n in sizes]
+    batches[0][:, 1] = 255
+    ours = moments_of(*batches, shape=(2,))
+    data = np.concatenate(batches).astype(np.float64)
+    np.testing.assert_allclose(ours.mean, data.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(ours.variance, data.var(axis=0), rtol=1e-11, atol=1e-12)
 
 
 def test_a_constant_element_stays_finite():

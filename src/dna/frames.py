@@ -1,0 +1,136 @@
+"""Frames stored once: a stack of K is assembled when a mini-batch is gathered.
+
+Consecutive observations share K − 1 of their K frames, so a rollout keeps each frame once and
+how far back each state may look. The time bar depends on the state, not on the frame, and is
+drawn on the oldest frame of an assembled stack.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dna.marks import draw_time
+from dna.spaces import Stack
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The observations of a rollout: row t·A + a is agent a's state at time t.
+
+    Reads like a tensor [rows, H, W, K]: `frames[index]` gives those rows.
+    """
+
+    frames: Tensor  # [K − 1 + T, A, H, W] uint8, each frame once
+    age: Tensor  # [T, A] int64, frames since the episode's first, at most K − 1
+    elapsed: Tensor  # [T, A] int64, for the time bar
+    limit: int | None  # when the time bar is full; None: no bar
+    rows: int  # T·A, or fewer to leave out the last states
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, index: Tensor | slice) -> Tensor:
+        """Stacks [B, H, W, K], oldest frame first (in memory, frame after frame)."""
+        if isinstance(index, slice):
+            index = torch.arange(self.rows)[index]
+        agents = self.age.shape[1]
+        t, a = index // agents, index % agents
+        depth = len(self.frames) - len(self.age) + 1
+        newest = (t + depth - 1)[:, None]
+        # Never look behind the episode's first frame: it is repeated instead.
+        back = torch.minimum(torch.arange(depth - 1, -1, -1), self.age[t, a, None])
+        stack = self.frames[newest - back, a[:, None]]
+        if self.limit is not None:
+            draw_time(stack[:, 0].numpy(), self.elapsed[t, a].numpy(), self.limit)
+        return stack.permute(0, 2, 3, 1)
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint holds."""
+        numbers = torch.tensor([self.rows, -1 if self.limit is None else self.limit])
+        return {
+            "frames": self.frames,
+            "age": self.age,
+            "elapsed": self.elapsed,
+            "numbers": numbers,
+        }
+
+    @classmethod
+    def load(cls, state: Mapping[str, Tensor]) -> "Frames":
+        """The inverse of `state`."""
+        rows, limit = (int(n) for n in state["numbers"])
+        bar = None if limit < 0 else limit
+        return cls(state["frames"], state["age"], state["elapsed"], bar, rows)
+
+    def head(self, rows: int) -> "Frames":
+        """The same storage without its last rows."""
+        return Frames(self.frames, self.age, self.elapsed, self.limit, rows)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The rows of several rollouts, one behind the other, without a copy."""
+
+    parts: tuple[Tensor | Frames, ...]  # all of one length
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def __getitem__(self, index: Tensor | slice) -> Tensor:
+        """Those rows, from whichever rollout they are of."""
+        if isinstance(index, slice):
+            index = torch.arange(len(self))[index]
+        size = len(self.parts[0])
+        places = [(index // size == i).nonzero()[:, 0] for i in range(len(self.parts))]
+        found = [
+            part[index[place] % size]
+            for part, place in zip(self.parts, places, strict=True)
+            if len(place)
+        ]
+        return torch.cat(found)[torch.cat(places).argsort()]
+
+
+class ObservationWriter:
+    """Collects the states of a rollout in a tensor."""
+
+    def __init__(self, states: int, first: Tensor) -> None:
+        self.obs = torch.empty((states, *first.shape), dtype=first.dtype)
+        self.obs[0] = first
+
+    def add(self, t: int, obs: Tensor, new: Tensor, elapsed: Tensor) -> None:
+        """State t of every agent."""
+        self.obs[t] = obs
+
+    def finish(self) -> Tensor:
+        """Everything written, row after row."""
+        return self.obs.flatten(0, 1)
+
+
+class FrameWriter:
+    """Fills a `Frames` from the stacks that environments hand out."""
+
+    def __init__(self, states: int, first: Tensor, elapsed: Tensor, stack: Stack) -> None:
+        agents, height, width, self.depth = first.shape
+        self.limit = stack.limit
+        self.frames = first.new_empty((self.depth - 1 + states, agents, height, width))
+        # The first state's older frames. Its bar is part of its oldest one, where the same bar
+        # is drawn again: no other state looks back as far.
+        for k in range(self.depth - 1):
+            self.frames[k] = first[..., k]
+        self.age = torch.empty((states, agents), dtype=torch.int64)
+        self.elapsed = torch.empty((states, agents), dtype=torch.int64)
+        self._set(0, first, torch.full((agents,), self.depth - 1), elapsed)
+
+    def add(self, t: int, obs: Tensor, new: Tensor, elapsed: Tensor) -> None:
+        """State t of every agent; `new` marks first states of episodes."""
+        age = (self.age[t - 1] + 1).clamp(max=self.depth - 1)
+        self._set(t, obs, torch.where(new, 0, age), elapsed)
+
+    def _set(self, t: int, obs: Tensor, age: Tensor, elapsed: Tensor) -> None:
+        self.frames[t + self.depth - 1] = obs[..., -1]
+        self.age[t], self.elapsed[t] = age, elapsed
+
+    def finish(self) -> Frames:
+        """Everything written."""
+        return Frames(self.frames, self.age, self.elapsed, self.limit, self.age.numel())

@@ -26,7 +26,7 @@ demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluat
 	@echo "  $(BIN)/dna show minatar.dna --diff minatar.ppg          # what makes DNA DNA"
 
 test: install  ## everything but the learning runs of minutes
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow and not worlds'
 
 slow: install  ## the learning runs
 	$(BIN)/python -m pytest -m slow

@@ -5,6 +5,7 @@ The conformance check is the one our own environments pass: users run it on thei
 
 import importlib.util
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,22 +15,27 @@ import numpy as np
 from dna.config import EnvConfig
 from dna.envs import Making, Step, VectorEnv, make
 from dna.envs.gym import factory
+from dna.envs.procgen import load_qt
 from dna.errors import BadInput, DnaError
 from dna.machine import versions
+from dna.presets import for_environment
 from dna.randomness import generator, integer
+from dna.worlds import ATARI, PROCGEN
 
 #: Extra → the modules it brings and what they are for.
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "minatar": (("minatar",), "MinAtar's five games"),
     "classic": (("pygame", "Box2D"), "pictures of classic control, LunarLander"),
     "atari": (("ale_py", "cv2"), "Atari games"),
-    "mujoco": (("mujoco",), "MuJoCo tasks"),
+    "mujoco": (("mujoco", "imageio"), "MuJoCo tasks"),
     "procgen": (("envpool",), "Procgen games"),
     "media": (("av", "matplotlib"), "videos and plots"),
     "track": (("wandb", "trackio"), "Weights & Biases, trackio"),
 }
 AGENTS = 4
 STEPS = 500
+#: Steps before a snapshot, and after it.
+SNAPSHOT_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -51,16 +57,26 @@ def installation() -> Iterator[Finding]:
             yield Finding("note", f"{what}: {', '.join(missing)} missing; {fix}")
         else:
             yield Finding("ok", f"{what}: installed")
+            if extra == "procgen":
+                yield _qt()
+
+
+def _qt() -> Finding:
+    try:
+        return Finding("ok", f"Procgen's Qt 5: {load_qt()}")
+    except BadInput as error:
+        return Finding("note", str(error))
 
 
 def conformance(env_id: str, *, allow_import: bool = False) -> Iterator[Finding]:
-    """Check one environment against what training relies on."""
-    config = EnvConfig(id=env_id)
+    """Check one environment, set up as `dna train` does, against what training relies on."""
+    config = for_environment(env_id).env
     try:
         first = _play(config, 0, allow_import)
         yield Finding("ok", f"spaces: {first.described}")
-        yield from _episodes(first)
+        yield from _episodes(first, limited=_is_own(config))
         again, other = _play(config, 0, allow_import), _play(config, 1, allow_import)
+        saved = _continues(config, allow_import)
     except BadInput:
         raise  # there is no such environment, or it cannot be had
     except DnaError as error:
@@ -74,6 +90,7 @@ def conformance(env_id: str, *, allow_import: bool = False) -> Iterator[Finding]
         yield Finding("note", "seeds change nothing: reset(seed=…) may be ignored")
     else:
         yield Finding("ok", "another seed gives another episode")
+    yield saved
     yield from _dtype(config, allow_import)
 
 
@@ -86,13 +103,40 @@ class _Trace:
     magnitude: float
 
 
-def _play(config: EnvConfig, seed: int, allow_import: bool) -> _Trace:
+def _build(config: EnvConfig, seed: int, allow_import: bool) -> VectorEnv:
     seeds = tuple(integer(seed, "doctor/env", agent) for agent in range(AGENTS))
-    env = make(config, Making(AGENTS, seeds, allow_import=allow_import))
-    try:
+    return make(config, Making(AGENTS, seeds, allow_import=allow_import))
+
+
+def _play(config: EnvConfig, seed: int, allow_import: bool) -> _Trace:
+    with closing(_build(config, seed, allow_import)) as env:
         return _walk(env)
-    finally:
-        env.close()
+
+
+def _continues(config: EnvConfig, allow_import: bool) -> Finding:
+    """Take a snapshot, play on, and play the same from it in environments of another seed."""
+    with (
+        closing(_build(config, 0, allow_import)) as env,
+        closing(_build(config, 1, allow_import)) as other,
+    ):
+        if not env.exact:
+            text = "its state cannot be saved: a resumed run starts new episodes"
+            return Finding("note", text)
+        env.reset()
+        _steps(env, "doctor/before")
+        other.restore(env.snapshot())
+        if _steps(env, "doctor/after") != _steps(other, "doctor/after"):
+            return Finding("fail", "restored from a snapshot it goes on otherwise")
+        return Finding("ok", "restored from a snapshot it goes on to the bit")
+
+
+def _steps(env: VectorEnv, stream: str) -> list[bytes]:
+    rng = generator(0, stream)
+    return [_shown(env.step(env.uniform(rng))) for _ in range(SNAPSHOT_STEPS)]
+
+
+def _shown(step: Step) -> bytes:
+    return step.obs.tobytes() + step.reward.tobytes() + step.done.tobytes()
 
 
 def _walk(env: VectorEnv) -> _Trace:
@@ -102,7 +146,7 @@ def _walk(env: VectorEnv) -> _Trace:
     magnitude = 0.0
     for _ in range(STEPS):
         step: Step = env.step(env.uniform(rng))
-        trace.append(step.obs.tobytes() + step.reward.tobytes() + step.done.tobytes())
+        trace.append(_shown(step))
         ends += int(step.terminated.sum())
         cuts += int((step.done & ~step.terminated).sum())
         magnitude = max(magnitude, float(np.abs(step.reward).max()))
@@ -113,11 +157,16 @@ def _walk(env: VectorEnv) -> _Trace:
     return _Trace(text, trace, ends, cuts, magnitude)
 
 
-def _episodes(seen: _Trace) -> Iterator[Finding]:
+def _is_own(config: EnvConfig) -> bool:
+    """Atari and Procgen are environments of ours, with limits of their own."""
+    return (config.id or "").startswith((ATARI, PROCGEN))
+
+
+def _episodes(seen: _Trace, *, limited: bool) -> Iterator[Finding]:
     yield Finding("ok", f"{AGENTS} agents took {STEPS} random steps; all numbers finite")
     if seen.ends + seen.cuts == 0:
-        text = f"no episode ended in {STEPS} steps; set env.max_episode_steps if none ever does"
-        yield Finding("note", text)
+        fix = "" if limited else "; set env.max_episode_steps if none ever does"
+        yield Finding("note", f"no episode ended in {STEPS} steps{fix}")
     else:
         yield Finding("ok", f"episodes end: {seen.ends} terminated, {seen.cuts} truncated")
     if seen.magnitude == 0.0:
@@ -125,6 +174,8 @@ def _episodes(seen: _Trace) -> Iterator[Finding]:
 
 
 def _dtype(config: EnvConfig, allow_import: bool) -> Iterator[Finding]:
+    if _is_own(config):
+        return
     source = factory(config, allow_import=allow_import)
     if isinstance(source, gymnasium.vector.VectorEnv) or source is None:
         return

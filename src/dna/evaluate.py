@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -12,9 +11,7 @@ import torch
 
 from dna.config import EnvConfig
 from dna.envs import Array, Making, Source, VectorEnv, make
-from dna.envs.guard import close, guard
-from dna.envs.gym import factory
-from dna.envs.spaces import ActionCodec, ObservationCodec
+from dna.envs.guard import close
 from dna.episodes import Episode, Scores
 from dna.errors import BadInput, EnvironmentFailure
 from dna.folder import RunFolder
@@ -90,7 +87,7 @@ def evaluate(
     if isinstance(how.source, gymnasium.vector.VectorEnv):
         agents = how.source.num_envs
     seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))
-    vector = make(env, Making(agents, seeds, allow_import=how.allow_import), how.source)
+    vector = make(env, Making(agents, seeds, None, how.allow_import), how.source)
     rng = generator(seed, "eval/act")
 
     def act(obs: Array) -> Array:
@@ -148,51 +145,23 @@ def record(
     """Play one episode and keep its pictures."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen to draw
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    create = factory(policy.env, allow_import=allow_import, render=True)
-    if not callable(create):
-        raise BadInput(f"{policy.env.id}: a vector environment cannot be recorded")
-    with guard(policy.env.id or "environment"):
-        env = create()
-    try:
-        return _play(policy, env, generator(seed, "record"), deterministic, seed, most)
-    finally:
-        close(env)
-
-
-def _play(
-    policy: SavedPolicy,
-    env: gymnasium.Env[Any, Any],
-    rng: np.random.Generator,
-    deterministic: bool,
-    seed: int,
-    most: int,
-) -> Recording:
-    observations, actions = (
-        ObservationCodec(env.observation_space),
-        ActionCodec(env.action_space),
-    )
-    limit = min(most, policy.env.max_episode_steps or most)
+    seeds = (integer(seed, "record/env"),)
+    vector = make(policy.env, Making(1, seeds, 1, allow_import, render=True))
+    rng = generator(seed, "record")
     frames: list[Frame] = []
-    score, done = 0.0, False
-    with guard(policy.env.id or "environment"):
-        obs, _ = env.reset(seed=integer(seed, "record/env"))
-        while not done and len(frames) < limit:
-            frames.append(_picture(env))
-            row = observations.encode_batch([obs])
-            action = policy.act(torch.from_numpy(row), rng, deterministic=deterministic)
-            obs, reward, terminated, truncated, _ = env.step(actions.decode(action[0].numpy()))
-            score += float(reward)
-            done = bool(terminated or truncated)
-        frames.append(_picture(env))
-    fps = int(env.metadata.get("render_fps") or 15)
-    return Recording(frames, fps, score)
-
-
-def _picture(env: gymnasium.Env[Any, Any]) -> Frame:
-    picture = env.render()
-    if not isinstance(picture, np.ndarray):
-        raise BadInput("the environment has no render_mode='rgb_array' pictures to record")
-    return as_frame(picture)
+    played = Scores(1)
+    try:
+        obs = vector.reset()
+        while not played.window and len(frames) < most:
+            frames.append(as_frame(vector.picture()))
+            action = policy.act(torch.from_numpy(obs), rng, deterministic=deterministic)
+            step = vector.step(action.numpy())
+            played.add(step)
+            obs = step.obs
+    finally:
+        close(vector)
+    score = played.window[0][0] if played.window else float(played.returns[0])
+    return Recording(frames, vector.fps, score)
 
 
 def default_video(run: RunFolder) -> Path:

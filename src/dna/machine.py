@@ -34,7 +34,7 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def describe(device: torch.device, env_threads: int) -> dict[str, Any]:
+def describe(device: torch.device, env_threads: int | None) -> dict[str, Any]:
     """This process's machine, as plain JSON."""
     return {
         "versions": versions(),
@@ -45,7 +45,7 @@ def describe(device: torch.device, env_threads: int) -> dict[str, Any]:
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "torch_threads": torch.get_num_threads(),
-        "env_threads": env_threads,
+        "env_threads": env_threads or "auto",
         "git": _git(),
     }
 

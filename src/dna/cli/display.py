@@ -78,7 +78,8 @@ class PlainLines:
         self.pending: str | None = None
 
     def start(self) -> None:
-        """Nothing to say yet."""
+        """Warming up can take a while: say so."""
+        print("warming up …", file=sys.stderr, flush=True)
 
     def write(self, row: "Row") -> None:
         """A line if the last one was long enough ago."""

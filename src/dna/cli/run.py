@@ -23,6 +23,9 @@ Algorithm = Annotated[
     Literal["dna", "ppo", "ppg"] | None, typer.Option("--algo", help="Algorithm [dna]")
 ]
 Preset = Annotated[str | None, typer.Option(help="Start from this preset: `dna list presets`")]
+Profile = Annotated[
+    str | None, typer.Option(help="Lay this over the preset: as_run is the authors' code")
+]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Start from a config.json")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The run's seed")]
 Interactions = Annotated[
@@ -38,7 +41,10 @@ CheckpointEvery = Annotated[
 Threads = Annotated[
     int | None, typer.Option(min=1, max=256, help="Torch threads [1 for small networks]")
 ]
-EnvThreads = Annotated[int, typer.Option(min=1, max=256, help="Threads stepping environments")]
+EnvThreads = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Environment threads [1; Atari, Procgen: cores]"),
+]
 Track = Annotated[
     Literal["wandb", "trackio"] | None, typer.Option(help="Also log to this service")
 ]
@@ -65,6 +71,8 @@ Examples:
 
   dna train MinAtar/Breakout-v1 --algo ppo --seed 3 joint.sgd.epochs=2
 
+  dna train ALE/Breakout-v5 --algo ppo --profile as_run
+
   dna train my_package:make_env --allow-import returns.gamma=0.995 --interactions 300000
 """
 
@@ -74,6 +82,7 @@ def train(
     overrides: Overrides = None,
     algo: Algorithm = None,
     preset: Preset = None,
+    profile: Profile = None,
     config: ConfigFile = None,
     seed: Seed = 0,
     interactions: Interactions = None,
@@ -81,7 +90,7 @@ def train(
     device: Device = "auto",
     checkpoint_every: CheckpointEvery = None,
     threads: Threads = None,
-    env_threads: EnvThreads = 1,
+    env_threads: EnvThreads = None,
     track: Track = None,
     project: Project = "ppo-dna",
     as_json: AsJson = False,
@@ -91,7 +100,8 @@ def train(
     restart: Restart = False,
     resume: Resume = False,
 ) -> None:
-    settings = _settings(env_id, algo, preset, config, interactions, overrides or [])
+    start = (algo, preset, profile)
+    settings = _settings(env_id, start, config, interactions, overrides or [])
     if out is not None and str(out) == ".":
         raise BadInput("--out: name a folder for the run, for example runs/first")
     if dry_run:
@@ -109,7 +119,7 @@ def resume(
     device: Device = "auto",
     checkpoint_every: CheckpointEvery = None,
     threads: Threads = None,
-    env_threads: EnvThreads = 1,
+    env_threads: EnvThreads = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     allow_import: AllowImport = False,
@@ -133,7 +143,7 @@ def resume(
 def _how(
     device: Literal["auto", "cpu", "cuda"],
     threads: int | None,
-    env_threads: int,
+    env_threads: int | None,
     checkpoint_every: int | None,
     allow_import: bool,
     restart: bool = False,
@@ -145,13 +155,12 @@ def _how(
 
 def _settings(
     env_id: str,
-    algo: str | None,
-    preset: str | None,
+    start: tuple[str | None, str | None, str | None],
     file: Path | None,
     interactions: int | None,
     overrides: list[str],
 ) -> Config:
-    """Preset < file < overrides, validated as a whole."""
+    """Preset and profile, or a file; then overrides; validated as a whole."""
     changes = parse_overrides(overrides)
     if "env.id" in changes:
         raise BadInput("env.id: is the first word of the command; leave it out here")
@@ -160,8 +169,9 @@ def _settings(
             raise BadInput("interactions: given both as an option and as key=value")
         changes["interactions"] = interactions
     if file is not None:
-        if algo or preset:
-            raise BadInput("--config: holds all settings; leave out --algo and --preset")
+        if any(start):
+            options = "--algo, --preset and --profile"
+            raise BadInput(f"--config: holds all settings; leave out {options}")
         from dna.folder import read_config
 
         try:
@@ -169,7 +179,7 @@ def _settings(
         except StorageFailure as error:
             raise BadInput(f"--config {error}") from None
     else:
-        base = for_environment(env_id, algo, preset)
+        base = for_environment(env_id, *start)
     return tweak(base, **changes)
 
 

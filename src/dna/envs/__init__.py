@@ -5,7 +5,7 @@ reward, the two ends of episodes (no future / boundary), the true last observati
 episode was cut, and which rows were real steps at all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,8 +16,10 @@ import numpy.typing as npt
 from dna.config import EnvConfig
 from dna.errors import BadInput
 from dna.spaces import ActionSpec, ObservationSpec
+from dna.worlds import PROCGEN
 
 Array = npt.NDArray[Any]
+State = dict[str, Array]
 Factory = Callable[[], gymnasium.Env[Any, Any]]
 #: What `make` accepts beside an id: a factory of single environments, or a ready vector one.
 Source = Factory | gymnasium.vector.VectorEnv[Any, Any, Any] | None
@@ -32,9 +34,16 @@ class Step:  # axis [A]: agents
     terminated: npt.NDArray[np.bool_]  # [A] no future
     done: npt.NDArray[np.bool_]  # [A] the episode's boundary: terminated or truncated
     valid: npt.NDArray[np.bool_]  # [A] False: the row only carried a reset
-    final_obs: dict[
-        int, Array
-    ]  # agent → true last observation, where `obs` is already a new one
+    final_obs: dict[int, Array]  # agent → true last observation, where `obs` is a new one
+    # Where a game goes on behind the end of an episode (a lost life ends one in easy Atari):
+    over: npt.NDArray[np.bool_] | None = None  # [A] the game's true end; None: `done`
+    unseen: npt.NDArray[np.float32] | None = None  # [A] reward that no decision earned
+    elapsed: npt.NDArray[np.int64] | None = None  # [A] the time that `obs` shows
+
+    @property
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """[A] where a score is complete."""
+        return self.done if self.over is None else self.over
 
 
 class VectorEnv(Protocol):
@@ -44,6 +53,8 @@ class VectorEnv(Protocol):
     observation: ObservationSpec
     action: ActionSpec
     can_hold: bool  # whether `step` can leave some environments where they are
+    exact: bool  # whether a restored snapshot goes on to the bit
+    fps: int  # pictures per second of a film
 
     def reset(self) -> Array:
         """First observations, [A, …]."""
@@ -53,6 +64,15 @@ class VectorEnv(Protocol):
 
     def uniform(self, rng: np.random.Generator) -> Array:
         """Actions drawn uniformly from the space, [A, W]."""
+
+    def snapshot(self) -> State:
+        """Everything that decides what comes next, as named arrays."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from a snapshot of a vector made alike, in this process or another."""
+
+    def picture(self) -> Array:
+        """Agent 0 in colors, [H, W, 3], for films."""
 
     def close(self) -> None:
         """Let go of everything."""
@@ -64,8 +84,9 @@ class Making:
 
     agents: int
     seeds: tuple[int, ...]
-    threads: int = 1
+    threads: int | None = 1  # or processes, where threads cannot help; None: as it is best
     allow_import: bool = False
+    render: bool = False  # pictures will be asked for
 
 
 def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:
@@ -73,8 +94,16 @@ def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:
     from dna.envs.gym import GymVector, factory
     from dna.envs.vector import VectorAdapter
 
+    if source is None and config.atari is not None:
+        from dna.envs.atari import AtariVector
+
+        return AtariVector(config, making)
+    if source is None and (config.id or "").startswith(PROCGEN):
+        from dna.envs.procgen import ProcgenVector
+
+        return ProcgenVector(config, making)
     if source is None:
-        source = factory(config, allow_import=making.allow_import)
+        source = factory(config, allow_import=making.allow_import, render=making.render)
     if isinstance(source, gymnasium.vector.VectorEnv):
         return VectorAdapter(source, config, making.seeds)
     if callable(source):

@@ -6,6 +6,7 @@ only carry a reset, and keeps the true last observation beside.
 
 import importlib
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import numpy.typing as npt
 
 from dna.complaints import nearest, quoted
 from dna.config import EnvConfig
-from dna.envs import Array, Factory, Making, Source, Step
+from dna.envs import Array, Factory, Making, Source, State, Step, mujoco
 from dna.envs.guard import close, guard, one_line
 from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
+from dna.envs.vector import no_snapshot
 from dna.errors import BadInput, MissingExtra
 
 
@@ -37,7 +39,8 @@ def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = Fal
 
 def _make(env_id: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        return gymnasium.make(env_id, disable_env_checker=True, **options)
+        with mujoco.building(env_id, render="render_mode" in options):
+            return gymnasium.make(env_id, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         raise BadInput(f"{env_id}: {str(error).splitlines()[0]}") from error
     except Exception as error:
@@ -47,6 +50,7 @@ def _make(env_id: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 def _check_registered(env_id: str) -> None:
     if env_id.startswith("MinAtar/"):
         register_minatar()
+    mujoco.check(env_id)
     try:
         gymnasium.spec(env_id)
     except gymnasium.error.Error:
@@ -115,7 +119,9 @@ class GymVector:
         self.limit = config.max_episode_steps
         self.observation, self.action = self._obs.spec, self._action.spec
         self.elapsed = np.zeros(self.agents, dtype=np.int64)
-        self.threads = min(making.threads, self.agents)
+        self.fps = int((self.envs[0].metadata or {}).get("render_fps") or 15)
+        self.exact = all(mujoco.exact(env) for env in self.envs)
+        self.threads = min(making.threads or 1, self.agents)
         self.pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
 
     @staticmethod
@@ -178,6 +184,30 @@ class GymVector:
     def uniform(self, rng: np.random.Generator) -> Array:
         """Actions drawn uniformly from the space."""
         return self._action.uniform(rng, self.agents)
+
+    def snapshot(self) -> State:
+        """The tasks' own state and our count of steps."""
+        if not self.exact:
+            raise no_snapshot(self.name)
+        with guard(self.name):
+            return {"elapsed": self.elapsed.copy(), **mujoco.snapshot(self.envs)}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Into environments just made; no reset is needed."""
+        if not self.exact:
+            raise no_snapshot(self.name)
+        tasks = {name: array for name, array in state.items() if name != "elapsed"}
+        with guard(self.name):
+            mujoco.restore(self.envs, tasks)
+            self.elapsed[:] = state["elapsed"]
+
+    def picture(self) -> Array:
+        """What the first environment draws."""
+        with guard(self.name, 0):
+            picture = self.envs[0].render()
+        if not isinstance(picture, np.ndarray):
+            raise BadInput(f"{self.name}: has no render_mode='rgb_array' pictures to record")
+        return picture
 
     def close(self) -> None:
         """Close every environment and the threads."""

@@ -7,6 +7,7 @@
 | DISABLED | nothing | reset by mask right after the step, keep the last observation |
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.config import EnvConfig
-from dna.envs import Array, Step
+from dna.envs import Array, State, Step
 from dna.envs.guard import guard
 from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
 from dna.errors import BadInput, EnvironmentFailure
@@ -25,6 +26,8 @@ class VectorAdapter:
     """Episodes of a vector environment as `Step`s."""
 
     can_hold = False
+    exact = False
+    fps = 15
 
     def __init__(
         self, env: GymnasiumVectorEnv[Any, Any, Any], config: EnvConfig, seeds: tuple[int, ...]
@@ -41,9 +44,7 @@ class VectorAdapter:
         self._obs = ObservationCodec(env.single_observation_space)
         self._action = ActionCodec(env.single_action_space)
         self.observation, self.action = self._obs.spec, self._action.spec
-        self.resetting = np.zeros(
-            self.agents, dtype=np.bool_
-        )  # NEXT_STEP: rows that reset next
+        self.resetting = np.zeros(self.agents, np.bool_)  # NEXT_STEP: rows that reset next
 
     def reset(self) -> Array:
         """First observations; each environment gets its own hashed seed."""
@@ -100,9 +101,26 @@ class VectorAdapter:
         """Actions drawn uniformly from the space."""
         return self._action.uniform(rng, self.agents)
 
+    def snapshot(self) -> State:
+        """Gymnasium's vector environments show no state."""
+        raise no_snapshot(self.name)
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Nothing to restore into."""
+        raise no_snapshot(self.name)
+
+    def picture(self) -> Array:
+        """Their pictures have no common form."""
+        raise BadInput(f"{self.name}: a vector environment cannot be recorded")
+
     def close(self) -> None:
         """Close the vector environment."""
         self.env.close()
+
+
+def no_snapshot(name: str) -> EnvironmentFailure:
+    """Why an inexact environment cannot be saved; ask `exact` first."""
+    return EnvironmentFailure(f"{name}: its state cannot be saved; start new episodes instead")
 
 
 def _mode(env: GymnasiumVectorEnv[Any, Any, Any]) -> AutoresetMode:

@@ -1,0 +1,210 @@
+"""Atari as the paper plays it: many games, stacked frames, exact snapshots (table 3, app. A).
+
+Games run in worker processes (`dna.envs.workers`) or, with one, in this process. A vector of
+games does not depend on how many workers step it.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dna.complaints import nearest, quoted
+from dna.config import EnvConfig
+from dna.envs import Array, Making, State, Step
+from dna.envs.guard import guard
+from dna.envs.workers import Board, Cast, Crew, Fields, bytes_of, fields, lay_out
+from dna.errors import BadInput, EnvironmentFailure, MissingExtra
+from dna.marks import draw_time
+from dna.spaces import ActionSpec, ObservationSpec, Stack
+from dna.worlds import ATARI, Atari
+
+#: Fewer games than this are not worth a process of their own.
+GAMES_PER_WORKER = 4
+
+
+class AtariVector:
+    """A games of one kind, stepped together."""
+
+    can_hold = True
+    exact = True
+    fps = 15  # decisions in a second of play
+
+    def __init__(self, config: EnvConfig, making: Making) -> None:
+        assert config.atari is not None
+        self.settings = config.atari
+        self.name, self.agents = config.id or "", making.agents
+        rom = rom_of(self.name)
+        actions, screen = _describe(rom, self.settings)
+        self.actions = actions
+        size, self.depth = self.settings.size, self.settings.stack
+        limit = self.settings.max_frames if self.settings.time == "bar" else None
+        self.limit = limit
+        self.observation = ObservationSpec(
+            "image", (size, size, self.depth), "uint8", Stack(limit)
+        )
+        self.action = ActionSpec("categorical", (actions,))
+        cast = Cast(rom, self.settings, making.seeds, fields(self.agents, size, screen))
+        workers = 1 if making.render else _workers(making)
+        with guard(self.name):
+            self.crew = Solo(cast) if workers == 1 else Crew(self.name, cast, workers)
+        self.board = self.crew.board
+        self.stacks: Array = np.zeros((self.agents, self.depth, size, size), dtype=np.uint8)
+
+    def reset(self) -> Array:
+        """First observations of new games."""
+        with guard(self.name):
+            self.crew.run(b"r")
+        self.stacks[...] = self.board["frame"][:, None]
+        return self._observe()
+
+    def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
+        """One decision of every agent, or of the active ones."""
+        board = self.board
+        valid = np.ones(self.agents, dtype=np.bool_) if active is None else active
+        board["action"][:] = self._checked(action[:, 0], valid)
+        board["active"][:] = valid
+        with guard(self.name):
+            self.crew.run(b"s")
+        done = board["done"] & valid
+        return Step(
+            final_obs=self._push(done, valid),
+            obs=self._observe(),
+            reward=np.where(valid, board["reward"], np.float32(0)),
+            terminated=board["terminated"] & valid,
+            done=done,
+            valid=valid.copy(),
+            over=board["over"] & valid,
+            unseen=np.where(valid, board["unseen"], np.float32(0)),
+            elapsed=board["elapsed"].copy(),
+        )
+
+    def _checked(self, action: Array, valid: Array) -> Array:
+        """An action out of range would read another program's memory, or hang."""
+        wrong = np.flatnonzero(((action < 0) | (action >= self.actions)) & valid)
+        if len(wrong):
+            raise EnvironmentFailure(
+                f"{self.name}, agent {wrong[0]}: action {action[wrong[0]]} is not one of "
+                f"0 to {self.actions - 1}"
+            )
+        return action
+
+    def _push(self, done: Array, valid: Array) -> dict[int, Array]:
+        """Move the stacks on by a frame; returns the last stacks of episodes that ended."""
+        moving = slice(None) if valid.all() else np.flatnonzero(valid)
+        stacks, frame = self.stacks, self.board["frame"]
+        older = stacks[moving, 1:]  # with a slice this is a view: numpy minds the overlap
+        stacks[moving, :-1] = older
+        stacks[moving, -1] = frame[moving]
+        finals: dict[int, Array] = {}
+        for i in np.flatnonzero(done):
+            last = np.concatenate([stacks[i, :-1], self.board["final"][i, None]])
+            self._draw(last[None], self.board["last"][i, None])
+            finals[int(i)] = np.moveaxis(last, 0, -1)
+            stacks[i] = frame[i]  # a first frame fills its stack
+        return finals
+
+    def _observe(self) -> Array:
+        """Stacks [A, H, W, K] with the time on their oldest frames, which leave next."""
+        self._draw(self.stacks, self.board["elapsed"])
+        return np.moveaxis(self.stacks.copy(), 1, -1)
+
+    def _draw(self, stacks: Array, elapsed: Array) -> None:
+        if self.limit is not None:
+            draw_time(stacks[:, 0], elapsed, self.limit)
+
+    def uniform(self, rng: np.random.Generator) -> Array:
+        """Actions drawn uniformly."""
+        return rng.integers(0, self.actions, size=(self.agents, 1))
+
+    def snapshot(self) -> State:
+        """Emulators with their generators, last screens, counters and frame stacks."""
+        with guard(self.name):
+            self.crew.run(b"w")
+        kept = ("state", "length", "counters", "screens", "elapsed")
+        return {name: self.board[name].copy() for name in kept} | {"stacks": self.stacks.copy()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from a snapshot."""
+        for name, array in state.items():
+            target = self.stacks if name == "stacks" else self.board[name]
+            if target.shape != array.shape:
+                raise EnvironmentFailure(f"{self.name}: a snapshot of other settings ({name})")
+            target[...] = array
+        with guard(self.name):
+            self.crew.run(b"l")
+
+    def picture(self) -> Array:
+        """Agent 0's screen in colors."""
+        assert isinstance(self.crew, Solo), "made to be filmed with Making(render=True)"
+        return self.crew.games[0].picture()
+
+    def close(self) -> None:
+        """End the workers."""
+        self.crew.close()
+
+
+class Solo:
+    """The games of all agents, in this process."""
+
+    def __init__(self, cast: Cast) -> None:
+        from dna.envs.ale import Game
+
+        self.board: Board = lay_out(bytearray(bytes_of(cast.layout)), cast.layout)
+        self.games = [Game(cast.rom, cast.settings, seed) for seed in cast.seeds]
+
+    def run(self, command: bytes) -> None:
+        """Carry out a command for every agent."""
+        from dna.envs.ale import COMMANDS
+
+        COMMANDS[command](self.games, range(len(self.games)), self.board)
+
+    def close(self) -> None:
+        """Forget the games."""
+        self.games = []
+
+
+def _workers(making: Making) -> int:
+    wanted = making.threads or os.cpu_count() or 1
+    if os.name != "posix":
+        return 1  # a worker inherits its line and memory as file descriptors
+    return max(1, min(wanted, making.agents // GAMES_PER_WORKER))
+
+
+def _describe(rom: str, settings: Atari) -> tuple[int, tuple[int, int]]:
+    """Number of actions, and the screen's size."""
+    from dna.envs.ale import Game
+
+    game = Game(rom, settings, 0)
+    height, width = game.ale.getScreenDims()
+    return len(game.actions), (height, width)
+
+
+def roms() -> dict[str, str]:
+    """`ALE/Breakout-v5` → the name of its ROM, for every game there is."""
+    try:
+        import ale_py  # noqa: F401  its ids appear when it is imported
+    except ImportError:
+        raise MissingExtra("Atari", "atari") from None
+    import gymnasium
+
+    known: dict[str, Any] = {
+        name: spec.kwargs["game"]
+        for name, spec in gymnasium.registry.items()
+        if name.startswith(ATARI)
+    }
+    return known
+
+
+def rom_of(env_id: str) -> str:
+    """The ROM of an id, or one line that names the nearest."""
+    known = roms()
+    if env_id not in known:
+        hint = nearest(env_id, list(known)) or "; `dna list envs` shows all"
+        raise BadInput(f"{quoted(env_id)}: no such Atari game{hint}")
+    return known[env_id]
+
+
+__all__ = ["AtariVector", "Fields", "rom_of", "roms"]

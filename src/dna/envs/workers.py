@@ -1,0 +1,245 @@
+"""Worker processes that step Atari games, beside a board of shared memory.
+
+`ALEInterface.act` holds Python's lock, so threads gain nothing. A worker is a plain child
+process: it takes one-byte commands from a socket, answers with one byte, and ends when the
+socket closes, which the kernel does even for a parent that was killed.
+"""
+
+import json
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dna.envs.guard import one_line
+from dna.errors import DnaError, EnvironmentFailure
+from dna.worlds import Atari
+
+Board = dict[str, npt.NDArray[Any]]
+Fields = dict[str, tuple[str, list[int]]]
+#: Seconds for a step, and for loading one game, before a worker is taken to be stuck.
+STEP, LOAD = 20.0, 5.0
+#: Bytes of an emulator's state: about 14,400 with its generator.
+STATE = 32_768
+
+
+def fields(agents: int, size: int, screen: tuple[int, int]) -> Fields:
+    """What the board holds for each agent."""
+    picture, numbers = [agents, size, size], [agents]
+    return {
+        "frame": ("uint8", picture),
+        "final": ("uint8", picture),
+        "screens": ("uint8", [agents, 2, *screen]),
+        "state": ("uint8", [agents, STATE]),
+        "length": ("int64", numbers),
+        "counters": ("int64", [agents, 5]),
+        "action": ("int64", numbers),
+        "elapsed": ("int64", numbers),
+        "last": ("int64", numbers),
+        "reward": ("float32", numbers),
+        "unseen": ("float32", numbers),
+        "active": ("bool", numbers),
+        "terminated": ("bool", numbers),
+        "done": ("bool", numbers),
+        "over": ("bool", numbers),
+    }
+
+
+def bytes_of(layout: Fields) -> int:
+    """Size of the board; every array begins at a multiple of 64."""
+    return sum(
+        -(-np.dtype(kind).itemsize * int(np.prod(shape)) // 64) * 64
+        for kind, shape in layout.values()
+    )
+
+
+def lay_out(memory: mmap.mmap | bytearray, layout: Fields) -> Board:
+    """The arrays of a board."""
+    board: Board = {}
+    start = 0
+    for name, (kind, shape) in layout.items():
+        count = int(np.prod(shape))
+        board[name] = np.frombuffer(memory, kind, count, start).reshape(shape)
+        start += -(-np.dtype(kind).itemsize * count // 64) * 64
+    return board
+
+
+class Worker:
+    """One child process and the agents it plays."""
+
+    def __init__(self, name: str, rows: range, task: dict[str, Any], memory: int) -> None:
+        self.name = f"{name}, agents {rows.start} to {rows.stop - 1}"
+        self.rows = rows
+        self.line, theirs = socket.socketpair()
+        with theirs:
+            fds = (theirs.fileno(), memory)
+            # The package is found where it was found here, whatever changed sys.path.
+            code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
+            code += f"from dna.envs.workers import main; main({fds[0]}, {fds[1]})"
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the parent, which saves first
+            )
+        self.line.sendall(json.dumps(task).encode() + b"\n")
+
+    def tell(self, command: bytes) -> None:
+        """Start a command."""
+        try:
+            self.line.sendall(command)
+        except OSError:
+            raise self._dead() from None
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the answer; a dead, stuck or failing worker is an error, never a hang."""
+        self.line.settimeout(seconds)
+        try:
+            answer = self.line.recv(1)
+            if answer == b"!":
+                raise EnvironmentFailure(f"{self.name}: {self._message()}")
+        except TimeoutError:
+            self.process.kill()
+            raise EnvironmentFailure(
+                f"{self.name}: no answer for {seconds:.0f} seconds"
+            ) from None
+        except OSError:
+            raise self._dead() from None
+        if answer != b".":
+            raise self._dead()
+
+    def _message(self) -> str:
+        text = b""
+        while part := self.line.recv(4096):
+            text += part
+        return text.decode(errors="replace")
+
+    def _dead(self) -> EnvironmentFailure:
+        code = self.process.wait()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return EnvironmentFailure(f"{self.name}: the worker process died ({how})")
+
+    def close(self) -> None:
+        """Hang up; the worker ends by itself, or is made to."""
+        self.line.close()
+        try:
+            self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Which games are played, and what they share."""
+
+    rom: str
+    settings: Atari
+    seeds: Sequence[int]
+    layout: Fields
+
+
+class Crew:
+    """All workers of a vector of games."""
+
+    def __init__(self, name: str, cast: Cast, workers: int) -> None:
+        size = bytes_of(cast.layout)
+        fd = _memory(size)
+        try:
+            self.board = lay_out(mmap.mmap(fd, size), cast.layout)
+            self.workers = [
+                Worker(name, rows, _task(cast, rows), fd)
+                for rows in shares(len(cast.seeds), workers)
+            ]
+        finally:
+            os.close(fd)
+        self._wait(30.0 + LOAD * len(self.workers[0].rows))
+
+    def run(self, command: bytes) -> None:
+        """Have every worker carry out a command for its agents."""
+        for worker in self.workers:
+            worker.tell(command)
+        self._wait(STEP + (LOAD * len(self.workers[0].rows) if command != b"s" else 0))
+
+    def _wait(self, seconds: float) -> None:
+        try:
+            for worker in self.workers:
+                worker.wait(seconds)
+        except EnvironmentFailure:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let all workers end."""
+        for worker in self.workers:
+            worker.close()
+
+
+def shares(agents: int, workers: int) -> list[range]:
+    """The agents in as many runs of nearly one length."""
+    ends = [agents * i // workers for i in range(workers + 1)]
+    return [range(start, stop) for start, stop in pairwise(ends)]
+
+
+def _task(cast: Cast, rows: range) -> dict[str, Any]:
+    return {
+        "rom": cast.rom,
+        "settings": cast.settings.model_dump(mode="json"),
+        "layout": cast.layout,
+        "rows": [rows.start, rows.stop],
+        "seeds": [cast.seeds[i] for i in rows],
+    }
+
+
+def _memory(size: int) -> int:
+    """A file without a name: nothing is left behind, however the processes end."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("dna-atari")
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    os.ftruncate(fd, size)
+    return fd
+
+
+def main(line_fd: int, memory_fd: int) -> None:
+    """The child: load the games, then obey until the parent hangs up."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)  # the parent decides
+    with socket.socket(fileno=line_fd) as line:
+        try:
+            _obey(line, memory_fd)
+        except OSError:
+            return  # nobody is listening any more
+        except Exception as error:
+            text = str(error) if isinstance(error, DnaError) else one_line(error)
+            line.sendall(b"!" + text.encode())
+
+
+def _obey(line: socket.socket, memory_fd: int) -> None:
+    from dna.envs.ale import COMMANDS, Game
+
+    with line.makefile("rb", buffering=0) as orders:
+        task = json.loads(orders.readline())
+        layout: Fields = {name: (kind, shape) for name, (kind, shape) in task["layout"].items()}
+        board = lay_out(mmap.mmap(memory_fd, bytes_of(layout)), layout)
+        settings = Atari.model_validate_json(json.dumps(task["settings"]))
+        games = [Game(task["rom"], settings, seed) for seed in task["seeds"]]
+        line.sendall(b".")
+        while command := orders.read(1):
+            COMMANDS[command](games, range(*task["rows"]), board)
+            line.sendall(b".")

@@ -1,4 +1,4 @@
-"""docs/fidelity.md names settings that exist, defaults that are the defaults."""
+"""docs/fidelity.md names settings that exist, defaults and presets' values that are so."""
 
 import json
 import re
@@ -21,8 +21,8 @@ BARE = (
 )
 
 
-def rows():
-    for line in TEXT.splitlines():
+def rows(text):
+    for line in text.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 5 and not set(cells[0]) <= {"-"} and cells[0] != "topic":
             yield cells
@@ -34,11 +34,30 @@ def named(cells):
         yield key, json.loads(value)
 
 
-ROWS = list(rows())
-LATER = TEXT.index("## Decided, arrives")
-DEFAULTS = [
-    pair for row in ROWS if TEXT.index(f"| {row[0]} |") < LATER for pair in named(row[3:4])
-]
+ROWS = list(rows(TEXT))
+#: Heading → the families of presets that its table speaks of; the others speak of defaults.
+BENCHMARKS = {
+    "### Atari": ("tuned.", "table1.", "table2.", "easy.", "ablation.", "targets."),
+    "### MuJoCo": ("mujoco.",),
+    "### Procgen": ("procgen.",),
+}
+
+
+def defaults():
+    for cells in rows(TEXT[: TEXT.index("## Presets of the paper")]):
+        yield from named(cells[3:4])
+
+
+def of_presets():
+    """(prefixes, key, value) of what the benchmarks' tables say is ours."""
+    for heading, families in BENCHMARKS.items():
+        below = TEXT[TEXT.index(heading) + len(heading) :]
+        for cells in rows(below[: below.index("\n##")]):
+            yield from ((families, *pair) for pair in named(cells[3:4]))
+
+
+DEFAULTS = list(defaults())
+OF_PRESETS = list(of_presets())
 VALUES = [pair for row in ROWS for pair in named(row[3:5])]
 
 
@@ -46,7 +65,6 @@ def holders(configs, key):
     """The configurations that have this setting."""
     for config in configs:
         try:
-            at(config, key.rpartition(".")[0])
             tweak(config, **{key: at(config, key)})
         except (BadInput, KeyError, TypeError):
             continue
@@ -56,6 +74,7 @@ def holders(configs, key):
 def test_the_tables_are_read():
     assert len(ROWS) > 40
     assert len(DEFAULTS) > 20
+    assert len(OF_PRESETS) > 25
     assert len(VALUES) > len(DEFAULTS) + 15
 
 
@@ -64,6 +83,12 @@ def test_a_default_named_in_the_table_is_the_default(key, value):
     found = [at(config, key) for config in holders(BARE, key)]
     assert found
     assert all(default == value for default in found)
+
+
+@pytest.mark.parametrize(("families", "key", "value"), OF_PRESETS, ids=str)
+def test_a_value_named_for_a_benchmark_is_one_of_its_presets(families, key, value):
+    presets = [config for name, config in PRESETS.items() if name.startswith(families)]
+    assert value in [at(config, key) for config in holders(presets, key)]
 
 
 @pytest.mark.parametrize(("key", "value"), VALUES, ids=str)

@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := runs/demo
 
-.PHONY: install demo test test-all slow check format bench docs clean
+.PHONY: install demo test test-all worlds slow check format bench docs clean
 
 install: .venv/installed
 
@@ -31,7 +31,10 @@ test: install  ## everything but the learning runs of minutes
 slow: install  ## the learning runs
 	$(BIN)/python -m pytest -m slow
 
-test-all: test slow
+worlds: install  ## 81 games and tasks through a DNA iteration, snapshots, parity: minutes
+	$(BIN)/python -m pytest -m worlds
+
+test-all: test worlds slow
 
 check: install
 	$(BIN)/ruff check .
@@ -44,8 +47,9 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install  ## interactions per second and where the time goes
+bench: install  ## interactions per second and where the time goes; Atari backends
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/atari_backends.py
 
 docs: install  ## the documents are Markdown: check their links, symbols and code blocks
 	$(BIN)/python -m pytest -q tests/paper

@@ -226,10 +226,11 @@ def test_a_snapshot_of_other_settings_is_refused():
 def test_sticky_actions_repeat_a_quarter_of_the_frames():
     from dna.envs.ale import Game
 
-    game = Game("pong", Atari(), seed=5)
-    luck = [lucky for block in range(5) for lucky in game._luck(block)]
+    screens = np.zeros((2, 210, 160), np.uint8)
+    game = Game("pong", Atari(), 5, screens)
+    luck = np.array([game._luck(block) for block in range(5)]).reshape(-1)
     assert abs(np.mean(luck) - 0.25) < 4 * np.sqrt(0.25 * 0.75 / len(luck))
-    assert not any(Game("pong", Atari(sticky=0.0), seed=5)._luck(0))
+    assert not np.any(Game("pong", Atari(sticky=0.0), 5, screens)._luck(0))
 
 
 # ── never a hang, never an orphan ─────────────────────────────────────────────────────────
@@ -285,6 +286,20 @@ def test_a_frozen_worker_is_an_error_not_a_hang(monkeypatch):
     env.close()
 
 
+def test_being_suspended_as_a_whole_is_no_failure(tmp_path):
+    code = SUSPENDED.format(tests=str(Path(__file__).parents[1]))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        everyone = [parent.pid, *(int(pid) for pid in parent.stdout.readline().split())]
+        for pid in everyone:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(4)  # twice as long as a worker may take
+        for pid in reversed(everyone):
+            os.kill(pid, signal.SIGCONT)
+        assert parent.stdout.readline() == b"went on\n"
+        assert parent.wait() == 0
+
+
 def test_an_error_inside_a_worker_is_told_in_one_line():
     env = atari.vector("Pong", 8, 2)
     env.reset()
@@ -303,6 +318,19 @@ def test_closing_ends_the_workers():
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+SUSPENDED = """
+import sys, time; sys.path.insert(0, {tests!r})
+import atari, dna.envs.workers, numpy
+dna.envs.workers.STEP = 2.0
+env = atari.vector("Pong", 8, 2)
+env.reset()
+print(*[w.process.pid for w in env.crew.workers], flush=True)
+start = time.monotonic()
+while time.monotonic() - start < 5:
+    env.step(env.uniform(numpy.random.default_rng(0)))
+print("went on", flush=True)
+env.close()
+"""
 PARENT = """
 import sys; sys.path.insert(0, {tests!r})
 import atari

@@ -1,6 +1,6 @@
 """MuJoCo's tasks: restored from a snapshot they go on to the bit, here or in another process.
 
-`make test` plays a short way; `FULL` steps of every task are among the slow tests.
+`make test` plays a short way; `FULL` steps of every task are part of `make worlds`.
 """
 
 import ctypes.util
@@ -43,7 +43,7 @@ def test_a_restored_task_goes_on_to_the_bit(env_id):
     assert result.ends >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.worlds
 @pytest.mark.parametrize("env_id", IDS)
 def test_a_restored_task_goes_on_to_the_bit_for_long(env_id):
     result = continued(limited(env_id, 70), FULL)

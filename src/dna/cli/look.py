@@ -98,16 +98,12 @@ def list_(
     if what == "presets":
         _print_presets()
         return
-    import gymnasium
+    from dna.envs.listing import ids
 
-    from dna.envs.gym import register_minatar
-    from dna.errors import MissingExtra
-
-    try:
-        register_minatar()
-    except MissingExtra as missing:
-        typer.echo(f"dna: {missing}", err=True)
-    for name in sorted(gymnasium.registry):
+    known, missing = ids()
+    for line in missing:
+        typer.echo(f"dna: {line}", err=True)
+    for name in known:
         typer.echo(name)
 
 

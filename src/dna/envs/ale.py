@@ -5,8 +5,8 @@ resize, action mark, ends of lives. No fire on reset, no reward clipping. Import
 worker processes load this module.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,47 +24,33 @@ except ImportError:
     raise MissingExtra("Atari", "atari") from None
 
 Frame = npt.NDArray[np.uint8]
-#: Frames whose stickiness is drawn at once.
-BLOCK = 4096
+Board = Mapping[str, npt.NDArray[Any]]
+#: Decisions whose stickiness is drawn at once.
+BLOCK = 1024
 # A worker steps its games one after the other: OpenCV's own threads would only get in the way.
 cv2.setNumThreads(1)
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
-class Outcome(NamedTuple):
-    """One decision's consequences; where an episode ended, the next one has begun."""
-
-    reward: float
-    unseen: float  # reward of the no-op behind a lost life: of the score, of no decision
-    terminated: bool
-    done: bool
-    over: bool  # the game's true end
-    last: int  # frames elapsed at the last observation of an episode that ended
-
-
 class Game:
     """A game, and all that decides what happens next in it."""
 
-    def __init__(self, rom: str, settings: Atari, seed: int) -> None:
+    def __init__(self, rom: str, settings: Atari, seed: int, screens: Frame) -> None:
         self.settings, self.seed = settings, seed
-        self.ale = ale_py.ALEInterface()
-        self.ale.setInt("random_seed", seed & 0x7FFFFFFF)
-        # Sticky actions are ours: the emulator's snapshot forgets which action it repeats.
-        self.ale.setFloat("repeat_action_probability", 0.0)
-        self.ale.loadROM(roms.get_rom_path(rom))
-        full = settings.actions == "full"
-        self.actions = self.ale.getLegalActionSet() if full else self.ale.getMinimalActionSet()
-        self.screens: Frame = np.zeros((2, *self.ale.getScreenDims()), dtype=np.uint8)
+        self.ale = emulator(rom, seed)
+        self.actions = actions_of(self.ale, settings)
+        self.newer, self.older = screens  # views: all games of a process are resized at once
         self.games = 0  # begun so far
         self.lives = 0
         self.elapsed = 0  # raw frames of this game
         self.held = 0  # the action of the frame before
-        self.luck = self._luck(0)
+        self.decisions = 0  # of this game
+        self.luck: list[list[bool]] = []
 
-    def reset(self, frame: Frame) -> None:
-        """Begin a game; writes its first frame."""
+    def reset(self) -> None:
+        """Begin a game."""
         self.ale.reset_game()
-        self.elapsed = self.held = 0
+        self.elapsed = self.held = self.decisions = 0
         for _ in range(self._noops()):
             self.ale.act(0)
             self.elapsed += 1
@@ -72,10 +58,8 @@ class Game:
                 self.ale.reset_game()
         self.games += 1
         self.lives = self.ale.lives()
-        self.luck = self._luck(0)
-        self.ale.getScreenGrayscale(self.screens[0])
-        self.screens[1].fill(0)
-        self._show(frame)
+        self.ale.getScreenGrayscale(self.newer)
+        self.older.fill(0)
 
     def _noops(self) -> int:
         """1 to 30, drawn anew for every game."""
@@ -84,80 +68,59 @@ class Game:
         low, high = self.settings.noops
         return int(generator(self.seed, "noops", self.games).integers(low, high + 1))
 
-    def _luck(self, block: int) -> list[bool]:
-        """Which frames of a block repeat the action before them, whatever is chosen."""
+    def _luck(self, block: int) -> list[list[bool]]:
+        """For a block of decisions: which of their frames repeat the action before them."""
         rng = generator(self.seed, "sticky", self.games, block)
-        luck: list[bool] = (rng.random(BLOCK) < self.settings.sticky).tolist()
-        return luck
+        chance = rng.random((BLOCK, self.settings.skip))
+        return (chance < self.settings.sticky).tolist()  # type: ignore[no-any-return]
 
-    def step(self, action: int, frame: Frame, final: Frame) -> Outcome:
-        """Decide once. `frame` gets what is seen next, `final` an episode's last frame."""
-        reward, over = self._skip(action)
-        self._show(frame, action)
-        lives, before = self.ale.lives(), self.lives
-        self.lives = lives
-        timeout = self.elapsed >= self.settings.max_frames
-        # A game may show no lives for some frames before it ends: that is one end, not two.
-        lost = self.settings.life_loss == "terminal" and 0 < lives < before
-        if not (over or timeout or lost):
-            return Outcome(reward, 0.0, False, False, False, 0)
-        last = self.elapsed
-        final[...] = frame
-        terminated, ended = over or lost, over or timeout
-        unseen = 0.0
-        if not ended:
-            unseen, ended = self._next_life(frame)
-        if ended:
-            self.reset(frame)
-        return Outcome(reward, unseen, terminated, True, ended, last)
-
-    def _next_life(self, frame: Frame) -> tuple[float, bool]:
-        """Go on behind a lost life with one no-op; (its reward, whether the game is over)."""
-        reward, over = self._skip(0)
-        self._show(frame, 0)
-        self.lives = self.ale.lives()
-        return reward, over or self.elapsed >= self.settings.max_frames
-
-    def _skip(self, action: int) -> tuple[float, bool]:
+    def skip(self, action: int) -> tuple[int, bool]:
         """Repeat an action over the skipped frames; (their reward, whether the game is over).
 
-        Where a game ends amid them, older frames stay in the maximum.
+        The last two screens stay for the maximum; where a game ends amid them, older ones.
         """
-        skip, total = self.settings.skip, 0
-        for t in range(skip):
-            block, frame = divmod(self.elapsed, BLOCK)
-            if frame == 0:
-                self.luck = self._luck(block)
-            if not self.luck[frame]:
+        ale, last, total, over = self.ale, self.settings.skip - 1, 0, False
+        block, row = divmod(self.decisions, BLOCK)
+        if row == 0:
+            self.luck = self._luck(block)
+        self.decisions += 1
+        for t, repeats in enumerate(self.luck[row]):
+            if not repeats:
                 self.held = action
-            total += self.ale.act(self.actions[self.held])
+            total += ale.act(self.actions[self.held])
             self.elapsed += 1
-            if self.ale.game_over(with_truncation=False):
-                return float(total), True
-            if self.elapsed >= self.settings.max_frames:
+            over = ale.game_over(with_truncation=False)
+            if over or self.timeout():
                 break
-            if t >= skip - 2:
-                self.ale.getScreenGrayscale(self.screens[skip - 1 - t])
-        return float(total), False
+            if t == last:
+                ale.getScreenGrayscale(self.newer)
+            elif t == last - 1:
+                ale.getScreenGrayscale(self.older)
+        return total, over
 
-    def _show(self, frame: Frame, action: int | None = None) -> None:
-        """The maximum of the last two screens, resized by area, with the action's mark."""
-        if self.settings.skip > 1:
-            np.maximum(self.screens[0], self.screens[1], out=self.screens[0])
-        size = (self.settings.size, self.settings.size)
-        cv2.resize(self.screens[0], size, dst=frame, interpolation=cv2.INTER_AREA)
-        if action is not None and self.settings.last_action == "mark":
-            draw_action(frame, action)
+    def lost_life(self) -> bool:
+        """Whether the last decision cost a life that ends an episode.
 
-    def picture(self) -> Frame:
-        """The screen in colors."""
-        screen: Frame = self.ale.getScreenRGB()
-        return screen
+        A game may show no lives for some frames before it ends: that is one end, not two.
+        """
+        before, self.lives = self.lives, self.ale.lives()
+        return self.settings.life_loss == "terminal" and 0 < self.lives < before
+
+    def timeout(self) -> bool:
+        """Whether the limit of frames is reached."""
+        return self.elapsed >= self.settings.max_frames
+
+    def next_life(self) -> tuple[int, bool]:
+        """Go on behind a lost life with one no-op; (its reward, whether the game ended)."""
+        reward, over = self.skip(0)
+        self.lives = self.ale.lives()
+        return reward, over or self.timeout()
 
     def save(self) -> tuple[bytes, npt.NDArray[np.int64]]:
-        """The emulator with its generator, and our counters; `screens` is saved beside."""
+        """The emulator with its generator, and our counters; screens are saved beside."""
         state: bytes = self.ale.cloneState(include_rng=True).serialize()
-        return state, np.array([self.seed, self.games, self.lives, self.elapsed, self.held])
+        numbers = (self.games, self.lives, self.elapsed, self.held, self.decisions)
+        return state, np.array([self.seed, *numbers])
 
     def load(self, state: bytes, counters: npt.NDArray[Any]) -> None:
         """Go on from there, in this instance or a fresh one."""
@@ -168,49 +131,121 @@ class Game:
             self.ale.restoreState(ale_py.ALEState(state))
         except Exception as error:
             raise EnvironmentFailure("the emulator does not take this snapshot") from error
-        self.seed, self.games, self.lives, self.elapsed, self.held = map(int, counters)
-        self.luck = self._luck(self.elapsed // BLOCK)
+        self.seed, *numbers = map(int, counters)
+        self.games, self.lives, self.elapsed, self.held, self.decisions = numbers
+        self.luck = self._luck(self.decisions // BLOCK)
 
 
-def play(games: list[Game], rows: range, board: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Step the active ones among the agents `rows`, reading and writing the shared board."""
-    for game, i in zip(games, rows, strict=True):
-        if not board["active"][i]:
-            continue
-        out = game.step(int(board["action"][i]), board["frame"][i], board["final"][i])
-        board["reward"][i], board["unseen"][i] = out.reward, out.unseen
-        board["terminated"][i], board["done"][i] = out.terminated, out.done
-        board["over"][i] = out.over
-        # An episode's first observation shows time zero, in a new life too.
-        board["elapsed"][i] = 0 if out.done else game.elapsed
-        board["last"][i] = out.last
+class Games:
+    """The games of one process: agents `rows` of a board that all processes share."""
+
+    def __init__(
+        self, rom: str, settings: Atari, seeds: Sequence[int], rows: range, board: Board
+    ) -> None:
+        self.settings = settings
+        self.board = {name: array[rows.start : rows.stop] for name, array in board.items()}
+        screens = self.board["screens"]  # [n, 2, H, W]: not in one piece for all the newer
+        self.screens: Frame = np.zeros((2, len(rows), *screens.shape[2:]), dtype=np.uint8)
+        self.games = [
+            Game(rom, settings, seed, self.screens[:, i]) for i, seed in enumerate(seeds)
+        ]
+
+    def do(self, command: bytes) -> None:
+        """Carry out what the parent says: step, reset, write a snapshot, load one."""
+        {b"s": self.step, b"r": self.reset, b"w": self.save, b"l": self.load}[command]()
+
+    def reset(self) -> None:
+        """Begin a game for every agent."""
+        for game in self.games:
+            game.reset()
+        self._show(slice(None))
+        self.board["elapsed"][:] = 0
+
+    def step(self) -> None:
+        """One decision of each active agent."""
+        board, games = self.board, self.games
+        for name in ("unseen", "terminated", "done", "over"):
+            board[name][:] = 0
+        active = np.flatnonzero(board["active"]).tolist()
+        action = board["action"].tolist()
+        played = [games[i].skip(action[i]) for i in active]
+        self._show(slice(None) if len(active) == len(games) else active, action)
+        board["reward"][active] = [reward for reward, _ in played]
+        board["elapsed"][active] = [games[i].elapsed for i in active]
+        for i, (_, over) in zip(active, played, strict=True):
+            lost = games[i].lost_life()
+            if over or lost or games[i].timeout():
+                self._end(i, over=over, lost=lost)
+
+    def _end(self, i: int, *, over: bool, lost: bool) -> None:
+        """An episode is over: keep its last frame, and begin the next life or game."""
+        game, board = self.games[i], self.board
+        board["final"][i] = board["frame"][i]
+        board["last"][i] = game.elapsed
+        board["done"][i], board["terminated"][i] = True, over or lost
+        ended, shown = over or game.timeout(), None
+        if not ended:
+            board["unseen"][i], ended = game.next_life()
+            shown = {i: 0}
+        if ended:
+            game.reset()
+            shown = None
+        board["over"][i] = ended
+        board["elapsed"][i] = 0  # a first observation shows time zero, in a new life too
+        self._show([i], shown)
+
+    def _show(
+        self, rows: slice | list[int], action: Mapping[int, int] | list[int] | None = None
+    ) -> None:
+        """The maximum of the last two screens, resized by area, with the action's mark.
+
+        All games at once lie one above the other: areas never cross from one to the next.
+        """
+        frame, newer, older = self.board["frame"], self.screens[0], self.screens[1]
+        for part in [rows] if isinstance(rows, slice) else [slice(i, i + 1) for i in rows]:
+            if self.settings.skip > 1:
+                np.maximum(newer[part], older[part], out=newer[part])
+            size, source = self.settings.size, newer[part]
+            cv2.resize(
+                source.reshape(-1, source.shape[2]),
+                (size, size * len(source)),
+                dst=frame[part].reshape(-1, size),
+                interpolation=cv2.INTER_AREA,
+            )
+        if action is not None and self.settings.last_action == "mark":
+            for i in range(len(frame)) if isinstance(rows, slice) else rows:
+                draw_action(frame[i], action[i])
+
+    def save(self) -> None:
+        """Write every game's state to the board."""
+        for i, game in enumerate(self.games):
+            state, self.board["counters"][i] = game.save()
+            if len(state) > self.board["state"].shape[1]:
+                raise EnvironmentFailure(f"a state of {len(state)} bytes is too large")
+            self.board["state"][i, : len(state)] = np.frombuffer(state, dtype=np.uint8)
+            self.board["length"][i] = len(state)
+        self.board["screens"][:] = self.screens.swapaxes(0, 1)
+
+    def load(self) -> None:
+        """Put every game where the board says."""
+        for i, game in enumerate(self.games):
+            state = self.board["state"][i, : self.board["length"][i]].tobytes()
+            game.load(state, self.board["counters"][i])
+        self.screens[:] = self.board["screens"].swapaxes(0, 1)
 
 
-def begin(games: list[Game], rows: range, board: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Begin a game for each of the agents."""
-    for game, i in zip(games, rows, strict=True):
-        game.reset(board["frame"][i])
-        board["elapsed"][i] = 0
+def emulator(rom: str, seed: int = 0) -> ale_py.ALEInterface:
+    """A console with its cartridge."""
+    ale = ale_py.ALEInterface()
+    ale.setInt("random_seed", seed & 0x7FFFFFFF)
+    # Sticky actions are ours: the emulator's snapshot forgets which action it repeats.
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(roms.get_rom_path(rom))
+    return ale
 
 
-def save(games: list[Game], rows: range, board: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write every game's state to the board."""
-    for game, i in zip(games, rows, strict=True):
-        state, counters = game.save()
-        if len(state) > board["state"].shape[1]:
-            raise EnvironmentFailure(f"a state of {len(state)} bytes is larger than expected")
-        board["state"][i, : len(state)] = np.frombuffer(state, dtype=np.uint8)
-        board["length"][i], board["counters"][i] = len(state), counters
-        board["screens"][i] = game.screens
-
-
-def load(games: list[Game], rows: range, board: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Put every game where the board says."""
-    for game, i in zip(games, rows, strict=True):
-        state = board["state"][i, : board["length"][i]].tobytes()
-        game.load(state, board["counters"][i])
-        game.screens[...] = board["screens"][i]
-
-
-#: What a worker can be told to do, by the byte that says so.
-COMMANDS = {b"s": play, b"r": begin, b"w": save, b"l": load}
+def actions_of(ale: ale_py.ALEInterface, settings: Atari) -> list[int]:
+    """The emulator's numbers of the actions the agent has."""
+    full = settings.actions == "full"
+    known = ale.getLegalActionSet() if full else ale.getMinimalActionSet()
+    return [int(action.value) for action in known]

@@ -57,7 +57,7 @@ class AtariVector:
         """First observations of new games."""
         with guard(self.name):
             self.crew.run(b"r")
-        self.stacks[...] = self.board["frame"][:, None]
+        self.stacks = np.repeat(self.board["frame"][:, None], self.depth, axis=1)
         return self._observe()
 
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
@@ -93,11 +93,13 @@ class AtariVector:
 
     def _push(self, done: Array, valid: Array) -> dict[int, Array]:
         """Move the stacks on by a frame; returns the last stacks of episodes that ended."""
-        moving = slice(None) if valid.all() else np.flatnonzero(valid)
-        stacks, frame = self.stacks, self.board["frame"]
-        older = stacks[moving, 1:]  # with a slice this is a view: numpy minds the overlap
-        stacks[moving, :-1] = older
-        stacks[moving, -1] = frame[moving]
+        frame, before = self.board["frame"], self.stacks
+        # A new array each time, because the old one was handed out as an observation.
+        stacks = self.stacks = np.empty_like(before)
+        stacks[:, :-1] = before[:, 1:]
+        stacks[:, -1] = frame
+        if not valid.all():
+            stacks[~valid] = before[~valid]
         finals: dict[int, Array] = {}
         for i in np.flatnonzero(done):
             last = np.concatenate([stacks[i, :-1], self.board["final"][i, None]])
@@ -109,7 +111,7 @@ class AtariVector:
     def _observe(self) -> Array:
         """Stacks [A, H, W, K] with the time on their oldest frames, which leave next."""
         self._draw(self.stacks, self.board["elapsed"])
-        return np.moveaxis(self.stacks.copy(), 1, -1)
+        return np.moveaxis(self.stacks, 1, -1)
 
     def _draw(self, stacks: Array, elapsed: Array) -> None:
         if self.limit is not None:
@@ -132,14 +134,18 @@ class AtariVector:
             target = self.stacks if name == "stacks" else self.board[name]
             if target.shape != array.shape:
                 raise EnvironmentFailure(f"{self.name}: a snapshot of other settings ({name})")
-            target[...] = array
+            if name == "stacks":
+                self.stacks = array.copy()
+            else:
+                target[...] = array
         with guard(self.name):
             self.crew.run(b"l")
 
     def picture(self) -> Array:
         """Agent 0's screen in colors."""
         assert isinstance(self.crew, Solo), "made to be filmed with Making(render=True)"
-        return self.crew.games[0].picture()
+        picture: Array = self.crew.games.games[0].ale.getScreenRGB()
+        return picture
 
     def close(self) -> None:
         """End the workers."""
@@ -150,24 +156,23 @@ class Solo:
     """The games of all agents, in this process."""
 
     def __init__(self, cast: Cast) -> None:
-        from dna.envs.ale import Game
+        from dna.envs.ale import Games
 
         self.board: Board = lay_out(bytearray(bytes_of(cast.layout)), cast.layout)
-        self.games = [Game(cast.rom, cast.settings, seed) for seed in cast.seeds]
+        rows = range(len(cast.seeds))
+        self.games = Games(cast.rom, cast.settings, cast.seeds, rows, self.board)
 
     def run(self, command: bytes) -> None:
         """Carry out a command for every agent."""
-        from dna.envs.ale import COMMANDS
-
-        COMMANDS[command](self.games, range(len(self.games)), self.board)
+        self.games.do(command)
 
     def close(self) -> None:
-        """Forget the games."""
-        self.games = []
+        """Nothing holds more than memory."""
 
 
 def _workers(making: Making) -> int:
-    wanted = making.threads or os.cpu_count() or 1
+    # Twice the cores: where one game's reset takes long, the others even it out.
+    wanted = making.threads or 2 * (os.cpu_count() or 1)
     if os.name != "posix":
         return 1  # a worker inherits its line and memory as file descriptors
     return max(1, min(wanted, making.agents // GAMES_PER_WORKER))
@@ -175,11 +180,11 @@ def _workers(making: Making) -> int:
 
 def _describe(rom: str, settings: Atari) -> tuple[int, tuple[int, int]]:
     """Number of actions, and the screen's size."""
-    from dna.envs.ale import Game
+    from dna.envs.ale import actions_of, emulator
 
-    game = Game(rom, settings, 0)
-    height, width = game.ale.getScreenDims()
-    return len(game.actions), (height, width)
+    ale = emulator(rom)
+    height, width = ale.getScreenDims()
+    return len(actions_of(ale, settings)), (height, width)
 
 
 def roms() -> dict[str, str]:

@@ -18,10 +18,12 @@ import numpy.typing as npt
 from dna.complaints import nearest, quoted
 from dna.config import EnvConfig
 from dna.envs import Array, Factory, Making, Source, State, Step, mujoco
+from dna.envs.atari import rom_of
 from dna.envs.guard import close, guard, one_line
 from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
 from dna.envs.vector import no_snapshot
 from dna.errors import BadInput, MissingExtra
+from dna.worlds import ATARI
 
 
 def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
@@ -50,6 +52,8 @@ def _make(env_id: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 def _check_registered(env_id: str) -> None:
     if env_id.startswith("MinAtar/"):
         register_minatar()
+    if env_id.startswith(ATARI):
+        rom_of(env_id)
     mujoco.check(env_id)
     try:
         gymnasium.spec(env_id)

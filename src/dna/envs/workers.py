@@ -6,6 +6,7 @@ socket closes, which the kernel does even for a parent that was killed.
 """
 
 import json
+import math
 import mmap
 import os
 import signal
@@ -43,7 +44,7 @@ def fields(agents: int, size: int, screen: tuple[int, int]) -> Fields:
         "screens": ("uint8", [agents, 2, *screen]),
         "state": ("uint8", [agents, STATE]),
         "length": ("int64", numbers),
-        "counters": ("int64", [agents, 5]),
+        "counters": ("int64", [agents, 6]),
         "action": ("int64", numbers),
         "elapsed": ("int64", numbers),
         "last": ("int64", numbers),
@@ -106,20 +107,26 @@ class Worker:
 
     def wait(self, seconds: float) -> None:
         """Wait for the answer; a dead, stuck or failing worker is an error, never a hang."""
-        self.line.settimeout(seconds)
         try:
-            answer = self.line.recv(1)
+            answer = self._answer(seconds)
             if answer == b"!":
                 raise EnvironmentFailure(f"{self.name}: {self._message()}")
-        except TimeoutError:
-            self.process.kill()
-            raise EnvironmentFailure(
-                f"{self.name}: no answer for {seconds:.0f} seconds"
-            ) from None
         except OSError:
             raise self._dead() from None
         if answer != b".":
             raise self._dead()
+
+    def _answer(self, seconds: float) -> bytes:
+        """One byte. Seconds are counted one by one: a process that was suspended as a whole
+        (Ctrl-Z, a machine that slept) has missed only one of them when it goes on."""
+        self.line.settimeout(1.0)
+        for _ in range(math.ceil(seconds)):
+            try:
+                return self.line.recv(1)
+            except TimeoutError:
+                continue
+        self.process.kill()
+        raise EnvironmentFailure(f"{self.name}: no answer for {seconds:.0f} seconds")
 
     def _message(self) -> str:
         text = b""
@@ -231,15 +238,15 @@ def main(line_fd: int, memory_fd: int) -> None:
 
 
 def _obey(line: socket.socket, memory_fd: int) -> None:
-    from dna.envs.ale import COMMANDS, Game
+    from dna.envs.ale import Games
 
     with line.makefile("rb", buffering=0) as orders:
         task = json.loads(orders.readline())
         layout: Fields = {name: (kind, shape) for name, (kind, shape) in task["layout"].items()}
         board = lay_out(mmap.mmap(memory_fd, bytes_of(layout)), layout)
         settings = Atari.model_validate_json(json.dumps(task["settings"]))
-        games = [Game(task["rom"], settings, seed) for seed in task["seeds"]]
+        games = Games(task["rom"], settings, task["seeds"], range(*task["rows"]), board)
         line.sendall(b".")
         while command := orders.read(1):
-            COMMANDS[command](games, range(*task["rows"]), board)
+            games.do(command)
             line.sendall(b".")

@@ -1,0 +1,123 @@
+"""Steps per second of Atari backends: ours, ale-py's AtariVectorEnv, EnvPool.
+
+All play the same games with 128 environments and random actions, a little each in turn, many
+times, so that what else happens on the machine hits all alike; what counts are the ratios.
+Ours hands out stacks of four with marks, the others plain stacks of four. Random play ends
+Breakout early and resets are dear, Pong goes on for long.
+
+    python benchmarks/atari_backends.py --games Breakout,Pong --rounds 15
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dna.config import EnvConfig
+from dna.envs import Making, make
+from dna.randomness import integer
+from dna.worlds import Atari
+
+AGENTS = 128
+Stepper = Callable[[np.random.Generator], Any]
+
+
+def ours(game: str, cores: int) -> Stepper:
+    """Worker processes over ALEInterface, as many as a run would take."""
+    seeds = tuple(integer(0, "bench", agent) for agent in range(AGENTS))
+    config = EnvConfig(id=f"ALE/{game}-v5", atari=Atari())
+    env = make(config, Making(AGENTS, seeds, None))
+    env.reset()
+    return lambda rng: env.step(env.uniform(rng))
+
+
+def vector_env(game: str, cores: int) -> Stepper:
+    """ale-py's C++ threads."""
+    import gymnasium
+    from ale_py.vector_env import AtariVectorEnv
+
+    rom = gymnasium.spec(f"ALE/{game}-v5").kwargs["game"]
+    env = AtariVectorEnv(
+        rom,
+        num_envs=AGENTS,
+        num_threads=cores,
+        stack_num=4,
+        use_fire_reset=False,
+        reward_clipping=False,
+        repeat_action_probability=0.25,
+        full_action_space=True,
+    )
+    env.reset(seed=0)
+    return lambda rng: env.step(rng.integers(0, 18, AGENTS))
+
+
+def envpool_env(game: str, cores: int) -> Stepper:
+    """EnvPool's C++ threads, on an older emulator."""
+    import envpool
+
+    env = envpool.make(
+        f"{game}-v5",
+        env_type="gymnasium",
+        num_envs=AGENTS,
+        num_threads=cores,
+        use_fire_reset=False,
+        repeat_action_probability=0.25,
+        full_action_space=True,
+        seed=0,
+    )
+    env.reset()
+    return lambda rng: env.step(rng.integers(0, 18, AGENTS).astype(np.int32))
+
+
+def measure(step: Stepper, rng: np.random.Generator, steps: int) -> float:
+    """Steps of single environments per second."""
+    start = time.perf_counter()
+    for _ in range(steps):
+        step(rng)
+    return steps * AGENTS / (time.perf_counter() - start)
+
+
+def compare(game: str, rounds: int, steps: int) -> dict[str, list[float]]:
+    """Steps per second of every backend in every round."""
+    cores = os.cpu_count() or 1
+    makers = {"AtariVectorEnv": vector_env, "ours": ours, "EnvPool": envpool_env}
+    backends = {name: maker(game, cores) for name, maker in makers.items()}
+    rng = np.random.default_rng(0)
+    rates: dict[str, list[float]] = {name: [] for name in backends}
+    for i in range(rounds + 1):
+        for name, step in backends.items():
+            rate = measure(step, rng, steps)
+            if i:  # the first round warms up
+                rates[name].append(rate)
+    return rates
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--games", default="Breakout,Pong,Qbert,Boxing,Phoenix")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=16, help="vector steps per round")
+    args = parser.parse_args()
+    print(f"{AGENTS} environments, {os.cpu_count()} cores, {args.rounds} rounds of each")
+    print("| game | backend | steps/s, median | best | ratio to AtariVectorEnv |")
+    print("|---|---|--:|--:|--:|")
+    ratios: dict[str, list[float]] = {}
+    for game in args.games.split(","):
+        rates = compare(game, args.rounds, args.steps)
+        for name, found in rates.items():
+            pairs = zip(found, rates["AtariVectorEnv"], strict=True)
+            ratio = statistics.median(a / b for a, b in pairs)
+            ratios.setdefault(name, []).append(ratio)
+            middle = statistics.median(found)
+            print(f"| {game} | {name} | {middle:,.0f} | {max(found):,.0f} | {ratio:.2f} |")
+    for name, found in ratios.items():
+        print(f"| mean | {name} | | | {statistics.mean(found):.2f} |")
+
+
+if __name__ == "__main__":
+    main()

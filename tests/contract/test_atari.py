@@ -224,7 +224,7 @@ def test_a_snapshot_of_other_settings_is_refused():
 
 
 def test_sticky_actions_repeat_a_quarter_of_the_frames():
-    from dna.envs.ale import Game
+    from dna.envs.game import Game
 
     screens = np.zeros((2, 210, 160), np.uint8)
     game = Game("pong", Atari(), 5, screens)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from dna.complaints import nearest, quoted
 from dna.config import EnvConfig
 from dna.envs import Array, Making, State, Step
+from dna.envs.board import Board, bytes_of, fields, lay_out
 from dna.envs.guard import guard
-from dna.envs.workers import Board, Cast, Crew, Fields, bytes_of, fields, lay_out
+from dna.envs.workers import Cast, Crew
 from dna.errors import BadInput, EnvironmentFailure, MissingExtra
 from dna.marks import draw_time
 from dna.spaces import ActionSpec, ObservationSpec, Stack
@@ -180,7 +181,7 @@ def _workers(making: Making) -> int:
 
 def _describe(rom: str, settings: Atari) -> tuple[int, tuple[int, int]]:
     """Number of actions, and the screen's size."""
-    from dna.envs.ale import actions_of, emulator
+    from dna.envs.game import actions_of, emulator
 
     ale = emulator(rom)
     height, width = ale.getScreenDims()
@@ -210,6 +211,3 @@ def rom_of(env_id: str) -> str:
         hint = nearest(env_id, list(known)) or "; `dna list envs` shows all"
         raise BadInput(f"{quoted(env_id)}: no such Atari game{hint}")
     return known[env_id]
-
-
-__all__ = ["AtariVector", "Fields", "rom_of", "roms"]

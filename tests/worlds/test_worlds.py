@@ -47,7 +47,9 @@ def test_these_are_the_papers_81_worlds():
 @pytest.mark.parametrize("env_id", WORLDS)
 def test_a_dna_iteration(env_id, tmp_path):
     train(shrunk(env_id), 0, tmp_path / "run", how=How(threads=1, tensorboard=False))
-    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    ]
     assert rows[-1]["interactions"] >= 512
     numbers = [value for row in rows for value in row.values() if isinstance(value, float)]
     assert len(numbers) > 20

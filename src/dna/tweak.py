@@ -48,6 +48,8 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 }
 
 
+#: Optional sections that configurations of the first version did not have.
+_LATER = {"atari", "procgen", "repeat_penalty"}
 #: Brackets in one value: a whole list of phases has far fewer.
 MOST_BRACKETS = 100
 
@@ -116,8 +118,16 @@ def parse_overrides(pairs: list[str]) -> dict[str, Any]:
 
 
 def digest(config: Config, seed: int | None = None) -> str:
-    """12 hex digits that name a configuration (and its seed): sha256 of its canonical JSON."""
-    value: Any = json_tree(config) if seed is None else [json_tree(config), seed]
+    """12 hex digits that name a configuration (and its seed): sha256 of its canonical JSON.
+
+    Sections that came later are left out while they are off, so that runs keep their names.
+    """
+    tree = json_tree(config)
+    for section in (tree, tree["env"]):
+        for name in _LATER & section.keys():
+            if section[name] is None:
+                del section[name]
+    value: Any = tree if seed is None else [tree, seed]
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -4,6 +4,7 @@ Configurations are the data half of sections 4.2 to 4.4 and appendix A. Their di
 run, so it must not depend on the process and must depend on every setting.
 """
 
+import csv
 import json
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from dna.config import (
 )
 from dna.errors import BadInput, DnaError, UnknownKey
 from dna.folder import read_config
+from dna.presets import for_environment
 from dna.tweak import (
     at,
     differences,
@@ -539,3 +541,15 @@ def test_a_bad_option_is_named_as_it_was_written(key):
 def test_reading_an_unknown_path_is_refused(path):
     with pytest.raises(BadInput):
         at(DNA, path)
+
+
+def test_published_runs_keep_their_names():
+    """The digests in results/ are today's: later sections are silent while they are off."""
+    results = sorted((Path(__file__).parents[2] / "results").glob("*.csv"))
+    rows = [row for path in results for row in csv.DictReader(path.read_text().splitlines())]
+    runs = {(r.get("preset"), r["env"], r["algorithm"], int(r["seed"])): r for r in rows}
+    assert len(runs) >= 20
+    for (name, env_id, algorithm, seed), row in runs.items():
+        config = for_environment(env_id, None if name else algorithm, name)
+        changes = {"interactions": int(row["budget"])} if row.get("budget") else {}
+        assert row["digest"] == digest(tweak(config, **changes), seed)

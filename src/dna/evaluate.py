@@ -22,7 +22,7 @@ from dna.randomness import generator, integer
 #: Environments stepped together while evaluating.
 PARALLEL = 16
 #: Steps after which an episode is taken to have no end.
-LONGEST = 50_000
+LONGEST = 200_000
 
 
 def _silent(episodes: int) -> None:
@@ -124,7 +124,7 @@ def _play_quota(
         if (played.lengths[quota > 0] >= LONGEST).any():
             raise EnvironmentFailure(
                 f"an episode is still going after {LONGEST:,} steps; "
-                "train with env.max_episode_steps to bound them"
+                "train with env.max_episode_steps (Atari: env.atari.max_frames) to bound them"
             )
         obs = step.obs
     return Evaluation(tuple(e.score for e in kept), tuple(e.length for e in kept))
@@ -137,6 +137,7 @@ class Recording:
     frames: list[Frame]
     fps: int
     score: float
+    whole: bool  # False: cut after so many pictures
 
 
 def record(
@@ -161,7 +162,7 @@ def record(
     finally:
         close(vector)
     score = played.window[0][0] if played.window else float(played.returns[0])
-    return Recording(frames, vector.fps, score)
+    return Recording(frames, vector.fps, score, bool(played.window))
 
 
 def default_video(run: RunFolder) -> Path:

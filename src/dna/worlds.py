@@ -12,6 +12,8 @@ from dna.settings import Count, Fraction, Frozen, Positive
 Option = str | int | float | bool | None
 #: What an environment's id begins with, where it has settings of its own.
 ATARI, PROCGEN = "ALE/", "procgen/"
+#: Pixels that 18 marks of 4 and the time bar below them need.
+MARKED = 76
 
 
 class Atari(Frozen):
@@ -37,6 +39,11 @@ class Atari(Frozen):
             raise ValueError(
                 f"noops: given {list(self.noops)}, must be two numbers from 1 on, the smaller "
                 "first; null starts without"
+            )
+        if self.last_action == "mark" and self.size < MARKED:
+            raise ValueError(
+                f"size: given {self.size}, must be at least {MARKED} for the marks of 18 "
+                "actions; last_action=hidden draws none"
             )
         if self.noops is not None and self.max_frames <= self.noops[1]:
             raise ValueError(

@@ -1,5 +1,6 @@
 """Atari as table 3 and appendix A have it: marks, ends, seeds, snapshots, dead workers."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -216,21 +217,130 @@ def test_a_snapshot_goes_on_in_another_process(tmp_path):
     assert continued(config, SHORT, agents=8, threads=2, folder=tmp_path).mismatches == []
 
 
-def test_a_snapshot_of_other_settings_is_refused():
-    env, other = atari.vector("Pong", 2), atari.vector("Pong", 3)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state | {"stacks": state["stacks"][:1]}, "of other settings"),
+        (lambda state: state | {"stacks": state["stacks"] * 1.0}, "of other settings"),
+        (lambda state: {k: v for k, v in state.items() if k != "counters"}, "other settings"),
+        (lambda state: state | {"counters": state["counters"] + 20}, "another set of actions"),
+    ],
+)
+def test_a_snapshot_of_something_else_is_refused_before_anything_changes(change, message):
+    env = atari.vector("Pong", 2)
     env.reset()
-    with pytest.raises(EnvironmentFailure, match="a snapshot of other settings"):
-        other.restore(env.snapshot())
+    state = env.snapshot()
+    for action in atari.actions(env, 0, 5):
+        env.step(action)
+    before = env.snapshot()
+    with pytest.raises(EnvironmentFailure, match=message):
+        env.restore(change(state))
+    after = env.snapshot()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_a_size_without_room_for_the_marks_is_refused():
+    with pytest.raises(ValueError, match="at least 76 for the marks"):
+        Atari(size=75)
+    assert Atari(size=75, last_action="hidden").size == 75
+
+
+# ── rules of a game, on an emulator that says what it was told ────────────────────────────
+
+
+class Told:
+    """An emulator with a script: remembers actions, pays for no-ops, loses lives."""
+
+    def __init__(self, lives=(3,), pay=0, over_after=10**9):
+        self.actions, self.script, self.pay, self.over_after = [], list(lives), pay, over_after
+
+    def act(self, action):
+        self.actions.append(action)
+        return self.pay if action == 0 else 0
+
+    def game_over(self, with_truncation):
+        assert with_truncation is False
+        return len(self.actions) >= self.over_after
+
+    def lives(self):
+        return self.script.pop(0) if len(self.script) > 1 else self.script[0]
+
+    def getScreenGrayscale(self, buffer):
+        buffer.fill(9)
+
+    def reset_game(self):
+        self.actions.append("reset")
+
+
+def told(emulator: Told, **settings):
+    """One game of Breakout whose emulator is replaced after its start."""
+    env = atari.vector("Breakout", 1, noops=None, **settings)
+    env.reset()
+    game = env.crew.games.games[0]
+    game.ale = emulator
+    game.lives = emulator.lives()
+    return env, game
 
 
 def test_sticky_actions_repeat_a_quarter_of_the_frames():
     from dna.envs.game import Game
 
-    screens = np.zeros((2, 210, 160), np.uint8)
-    game = Game("pong", Atari(), 5, screens)
+    game = Game("pong", Atari(), 5, np.zeros((2, 210, 160), np.uint8))
     luck = np.array([game._luck(block) for block in range(5)]).reshape(-1)
     assert abs(np.mean(luck) - 0.25) < 4 * np.sqrt(0.25 * 0.75 / len(luck))
-    assert not np.any(Game("pong", Atari(sticky=0.0), 5, screens)._luck(0))
+
+
+@pytest.mark.parametrize("sticky", [0.0, 0.25, 1.0])
+def test_a_sticky_frame_repeats_the_action_before_it(sticky):
+    emulator = Told()
+    env, game = told(emulator, sticky=sticky)
+    wanted = [3, 5, 7, 2, 4] * 20
+    for action in wanted:
+        env.step(np.array([[action]]))
+    luck = np.array(game._luck(0)[: len(wanted)]).reshape(-1)
+    expected, held = [], 0
+    for chosen, repeats in zip(np.repeat(wanted, 4), luck, strict=True):
+        held = held if repeats else chosen
+        expected.append(held)
+    assert emulator.actions == expected
+    if sticky == 1.0:
+        assert set(emulator.actions) == {0}, "before the first action there was none"
+
+
+def test_behind_a_lost_life_one_noop_is_played_marked_and_paid_to_the_score():
+    from dna.episodes import Scores
+
+    emulator = Told(lives=[3, 2, 2], pay=7)
+    env, _ = told(emulator, sticky=0.0, life_loss="terminal", time="hidden")
+    step = env.step(np.array([[5]]))
+    assert emulator.actions == [5] * 4 + [0] * 4
+    assert (step.done[0], step.terminated[0], step.over[0]) == (True, True, False)
+    assert (step.reward[0], step.unseen[0]) == (0.0, 28.0)
+    assert (step.obs[0, :4, :4] == 255).all(), "the no-op's mark, on every frame of the stack"
+    assert (step.final_obs[0][20:24, :4, -1] == 255).all(), "the last action's mark"
+    assert step.elapsed[0] == 0
+    scores = Scores(1)
+    scores.add(step)
+    assert scores.returns[0] == 28.0
+    assert scores.episodes == 0
+
+
+def test_no_lives_left_is_not_yet_the_end_of_the_game():
+    env, _ = told(Told(lives=[1, 0, 0]), life_loss="terminal")
+    assert not env.step(np.array([[5]])).done[0]
+
+
+def test_a_game_that_ends_amid_the_noop_is_over_and_scored():
+    emulator = Told(lives=[3, 2, 2], pay=7, over_after=6)
+    env, _ = told(emulator, sticky=0.0, life_loss="terminal")
+    step = env.step(np.array([[5]]))
+    assert emulator.actions == [5] * 4 + [0] * 2 + ["reset"]
+    assert (step.over[0], step.unseen[0]) == (True, 14.0)
+
+
+def test_lives_do_not_matter_with_hard_settings():
+    env, _ = told(Told(lives=[3, 2, 1, 1]))
+    assert not any(env.step(np.array([[5]])).done[0] for _ in range(3))
 
 
 # ── never a hang, never an orphan ─────────────────────────────────────────────────────────
@@ -309,6 +419,38 @@ def test_an_error_inside_a_worker_is_told_in_one_line():
     with pytest.raises(EnvironmentFailure, match=wrong):
         env.restore(state)
     env.close()
+
+
+def test_a_module_in_the_users_folder_does_not_get_in_the_way(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise RuntimeError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    env = atari.vector("Pong", 8, 2)
+    assert env.reset().shape == (8, 84, 84, 4)
+    env.close()
+
+
+def test_a_worker_that_cannot_start_says_why(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(dna.envs.workers.sys, "executable", "/bin/false")
+    with pytest.raises(EnvironmentFailure, match=r"worker process died \(exit code 1\)"):
+        atari.vector("Pong", 8, 2)
+    monkeypatch.setattr(dna.envs.workers.sys, "executable", "/nowhere/python")
+    with pytest.raises(EnvironmentFailure, match="no worker process"):
+        atari.vector("Pong", 8, 2)
+
+
+def test_a_failure_is_remembered_and_nothing_is_left_open():
+    before = len(os.listdir("/proc/self/fd"))
+    env = atari.vector("Pong", 8, 2)
+    env.reset()
+    os.kill(workers_of(env)[1], signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailure, match=r"agents 4 to 7"):
+            env.step(np.zeros((8, 1), int))
+    env.close()
+    del env  # with it goes the shared memory
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_closing_ends_the_workers():

@@ -11,11 +11,9 @@ import pytest
 
 from dna.config import Config, json_tree
 from dna.errors import BadInput
-from dna.networks import Networks
 from dna.presets import FAMILIES, PREFIXES, PRESETS, for_environment, preset
 from dna.presets.table3_ale import EASY, HARD, easy
 from dna.presets.tables import TABLES
-from dna.spaces import ActionSpec, ObservationSpec
 from dna.tweak import at, differences, digest, from_tree, tweak
 
 FILES = {
@@ -119,23 +117,6 @@ def test_environments_budgets_and_encoders(name, config):
         }  # fmt: skip
         assert (config.interactions, config.network.encoder) == (100_000_000, "impala")
         assert tweak(config, **{"env.procgen.num_levels": 200}).env.procgen.num_levels == 200
-
-
-@pytest.mark.parametrize(
-    ("name", "weights"),
-    [
-        ("tuned.dna", 3_378_516),
-        ("tuned.ppg", 3_378_516),
-        ("tuned.ppo", 3_516_755),
-        ("tuned.ppo_1x", 1_693_875),
-        ("table1.ppo_orig", 1_693_875),
-    ],
-)
-def test_numbers_of_weights_are_those_of_the_document(name, weights):
-    """ "All models have approximately 3.5 million parameters": with 18 actions."""
-    image = ObservationSpec("image", (84, 84, 4), "uint8")
-    networks = Networks(preset(name), image, ActionSpec("categorical", (18,)))
-    assert sum(weight.numel() for weight in networks.parameters()) == weights
 
 
 # ── section 6 and the appendices ──────────────────────────────────────────────────────────

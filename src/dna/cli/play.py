@@ -10,6 +10,7 @@ from dna.cli.display import counting
 from dna.config import EnvConfig
 from dna.errors import BadInput
 from dna.scores import normalized
+from dna.worlds import ATARI
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")]
 Episodes = Annotated[int, typer.Option(min=1, max=1_000_000, help="Whole episodes to play")]
@@ -64,6 +65,8 @@ def worth(env: EnvConfig, mean: float) -> dict[str, float]:
     """The mean on its benchmark's scale; nothing beside Atari's 57 games and hard Procgen."""
     if env.procgen is not None and env.procgen.distribution != "hard":
         return {}
+    if (env.id or "").startswith(ATARI) and env.atari is None:
+        return {}  # Gymnasium's plain environment: other rules, another score
     return normalized(env.id or "", mean)
 
 
@@ -104,7 +107,8 @@ def record_(
         policy_of(folder), seed=seed, deterministic=deterministic, allow_import=allow_import
     )
     write(target, mp4(film.frames, film.fps))
-    typer.echo(f"{target}: {len(film.frames)} frames, score {film.score:.2f}")
+    score = f"score {film.score:.2f}" + ("" if film.whole else " so far: the film was cut")
+    typer.echo(f"{target}: {len(film.frames)} frames, {score}")
 
 
 def plot(

@@ -43,7 +43,7 @@ Threads = Annotated[
 ]
 EnvThreads = Annotated[
     int | None,
-    typer.Option(min=1, max=256, help="Environment threads [1; Atari, Procgen: cores]"),
+    typer.Option(min=1, max=256, help="Environment threads or processes [as fits]"),
 ]
 Track = Annotated[
     Literal["wandb", "trackio"] | None, typer.Option(help="Also log to this service")

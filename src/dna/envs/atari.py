@@ -16,7 +16,7 @@ from dna.config import EnvConfig
 from dna.envs import Array, Making, State, Step
 from dna.envs.board import Board, bytes_of, fields, lay_out
 from dna.envs.guard import guard
-from dna.envs.workers import Cast, Crew
+from dna.envs.workers import Cast, Crew, cores
 from dna.errors import BadInput, EnvironmentFailure, MissingExtra
 from dna.marks import draw_time
 from dna.spaces import ActionSpec, ObservationSpec, Stack
@@ -24,10 +24,12 @@ from dna.worlds import ATARI, Atari
 
 #: Fewer games than this are not worth a process of their own.
 GAMES_PER_WORKER = 4
+#: What a snapshot holds of the board; `counters` are those of `Game.save`.
+SAVED = ("state", "length", "counters", "screens", "elapsed")
 
 
 class AtariVector:
-    """A games of one kind, stepped together."""
+    """Games of one kind, one per agent, stepped together."""
 
     can_hold = True
     exact = True
@@ -126,19 +128,21 @@ class AtariVector:
         """Emulators with their generators, last screens, counters and frame stacks."""
         with guard(self.name):
             self.crew.run(b"w")
-        kept = ("state", "length", "counters", "screens", "elapsed")
-        return {name: self.board[name].copy() for name in kept} | {"stacks": self.stacks.copy()}
+        saved = {name: self.board[name].copy() for name in SAVED}
+        return saved | {"stacks": self.stacks.copy()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Go on from a snapshot."""
-        for name, array in state.items():
-            target = self.stacks if name == "stacks" else self.board[name]
-            if target.shape != array.shape:
-                raise EnvironmentFailure(f"{self.name}: a snapshot of other settings ({name})")
-            if name == "stacks":
-                self.stacks = array.copy()
-            else:
-                target[...] = array
+        targets = {name: self.board[name] for name in SAVED} | {"stacks": self.stacks}
+        expected = {name: (array.shape, array.dtype) for name, array in targets.items()}
+        if {name: (array.shape, array.dtype) for name, array in state.items()} != expected:
+            raise EnvironmentFailure(f"{self.name}: a snapshot of other settings")
+        held = state["counters"][:, 4]
+        if ((held < 0) | (held >= self.actions)).any():
+            raise EnvironmentFailure(f"{self.name}: a snapshot of another set of actions")
+        for name in SAVED:
+            self.board[name][...] = state[name]
+        self.stacks = state["stacks"].copy()
         with guard(self.name):
             self.crew.run(b"l")
 
@@ -173,7 +177,7 @@ class Solo:
 
 def _workers(making: Making) -> int:
     # Twice the cores: where one game's reset takes long, the others even it out.
-    wanted = making.threads or 2 * (os.cpu_count() or 1)
+    wanted = making.threads or 2 * cores()
     if os.name != "posix":
         return 1  # a worker inherits its line and memory as file descriptors
     return max(1, min(wanted, making.agents // GAMES_PER_WORKER))

@@ -8,7 +8,6 @@ import ctypes
 import functools
 import importlib
 import importlib.util
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from dna.config import Procgen as ProcgenConfig
 from dna.envs import Array, Making
 from dna.envs.guard import guard, one_line
 from dna.envs.vector import VectorAdapter
+from dna.envs.workers import cores
 from dna.errors import BadInput, MissingExtra
 from dna.worlds import PROCGEN
 
@@ -55,8 +55,7 @@ class ProcgenVector(VectorAdapter):
 
     def __init__(self, config: EnvConfig, making: Making) -> None:
         task, options = _task(config)
-        cores = os.cpu_count() or 1
-        options["num_threads"] = min(making.threads or cores, making.agents)
+        options["num_threads"] = min(making.threads or cores(), making.agents)
         name = config.id or task
         with guard(name):
             pool = _Pool(task, options, making.seeds)

@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ from dna.errors import DnaError, EnvironmentFailure
 from dna.worlds import Atari
 
 #: Seconds for a step, and for loading one game, before a worker is taken to be stuck.
-STEP, LOAD = 20.0, 5.0
+STEP, LOAD = 10.0, 5.0
 
 
 class Worker:
@@ -35,21 +36,30 @@ class Worker:
     def __init__(self, name: str, rows: range, task: dict[str, Any], memory: int) -> None:
         self.name = f"{name}, agents {rows.start} to {rows.stop - 1}"
         self.rows = rows
+        self.last_words = tempfile.TemporaryFile()  # noqa: SIM115  closed in `close`
         self.line, theirs = socket.socketpair()
         with theirs:
-            fds = (theirs.fileno(), memory)
-            # The package is found where it was found here, whatever changed sys.path.
-            code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
-            code += f"from dna.envs.workers import main; main({fds[0]}, {fds[1]})"
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code],
-                pass_fds=fds,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the parent, which saves first
-            )
+            try:
+                self.process = self._start(theirs.fileno(), memory)
+            except OSError:
+                self.line.close()
+                self.last_words.close()
+                raise
         self.line.sendall(json.dumps(task).encode() + b"\n")
+
+    def _start(self, line: int, memory: int) -> subprocess.Popen[bytes]:
+        # The package is found where it was found here, whatever changed sys.path; -P keeps the
+        # user's folder out of it, where a json.py may lie.
+        code = f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); "
+        code += f"from dna.envs.workers import main; main({line}, {memory})"
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", code],
+            pass_fds=(line, memory),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.last_words,
+            start_new_session=True,  # Ctrl-C is for the parent, which saves first
+        )
 
     def tell(self, command: bytes) -> None:
         """Start a command."""
@@ -90,11 +100,16 @@ class Worker:
     def _dead(self) -> EnvironmentFailure:
         code = self.process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        self.last_words.seek(0)
+        words = self.last_words.read().decode(errors="replace").splitlines()
+        if words:
+            how += f", {words[-1][:120]}"
         return EnvironmentFailure(f"{self.name}: the worker process died ({how})")
 
     def close(self) -> None:
         """Hang up; the worker ends by itself, or is made to."""
         self.line.close()
+        self.last_words.close()
         try:
             self.process.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -116,29 +131,36 @@ class Crew:
     """All workers of a vector of games."""
 
     def __init__(self, name: str, cast: Cast, workers: int) -> None:
+        self.workers: list[Worker] = []
+        self.failure: EnvironmentFailure | None = None
         size = bytes_of(cast.layout)
         fd = _memory(size)
         try:
             self.board = lay_out(mmap.mmap(fd, size), cast.layout)
-            self.workers = [
-                Worker(name, rows, _task(cast, rows), fd)
-                for rows in shares(len(cast.seeds), workers)
-            ]
+            for rows in shares(len(cast.seeds), workers):
+                self.workers.append(Worker(name, rows, _task(cast, rows), fd))
+        except OSError as error:
+            self.close()
+            raise EnvironmentFailure(f"{name}: no worker process ({error})") from error
         finally:
             os.close(fd)
-        self._wait(30.0 + LOAD * len(self.workers[0].rows))
+        seconds = 30.0 + LOAD * len(self.workers[0].rows)
+        self._all(lambda worker: worker.wait(seconds))
 
     def run(self, command: bytes) -> None:
         """Have every worker carry out a command for its agents."""
-        for worker in self.workers:
-            worker.tell(command)
-        self._wait(STEP + (LOAD * len(self.workers[0].rows) if command != b"s" else 0))
+        if self.failure is not None:
+            raise self.failure  # the first one; the others' games are gone with it
+        seconds = STEP + (LOAD * len(self.workers[0].rows) if command != b"s" else 0)
+        self._all(lambda worker: worker.tell(command))
+        self._all(lambda worker: worker.wait(seconds))
 
-    def _wait(self, seconds: float) -> None:
+    def _all(self, ask: Callable[[Worker], None]) -> None:
         try:
             for worker in self.workers:
-                worker.wait(seconds)
-        except EnvironmentFailure:
+                ask(worker)
+        except EnvironmentFailure as failure:
+            self.failure = failure
             self.close()
             raise
 
@@ -146,6 +168,13 @@ class Crew:
         """Let all workers end."""
         for worker in self.workers:
             worker.close()
+
+
+def cores() -> int:
+    """Processors this process may use, which may be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def shares(agents: int, workers: int) -> list[range]:
@@ -180,10 +209,10 @@ def main(line_fd: int, memory_fd: int) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)  # the parent decides
-    with socket.socket(fileno=line_fd) as line:
+    with socket.socket(fileno=line_fd) as line, suppress(ConnectionError):
         try:
             _obey(line, memory_fd)
-        except OSError:
+        except ConnectionError:
             return  # nobody is listening any more
         except Exception as error:
             text = str(error) if isinstance(error, DnaError) else one_line(error)

@@ -23,7 +23,8 @@ from dna.envs.guard import close, guard, one_line
 from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
 from dna.envs.vector import no_snapshot
 from dna.errors import BadInput, MissingExtra
-from dna.worlds import ATARI
+from dna.scores import atari_game, procgen_game
+from dna.worlds import ATARI, PROCGEN
 
 
 def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
@@ -58,9 +59,17 @@ def _check_registered(env_id: str) -> None:
     try:
         gymnasium.spec(env_id)
     except gymnasium.error.Error:
-        known = list(gymnasium.registry)
-        hint = nearest(env_id, known) or "; `dna list envs` shows what is installed"
-        raise BadInput(f"{quoted(env_id)}: no such environment{hint}") from None
+        raise BadInput(f"{quoted(env_id)}: no such environment{_hint(env_id)}") from None
+
+
+def _hint(env_id: str) -> str:
+    """The nearest id; a game's other names are ours to know, not Gymnasium's."""
+    if game := atari_game(env_id):
+        return f"; did you mean '{ATARI}{game}-v5'?"
+    if game := procgen_game(env_id):
+        return f"; did you mean '{PROCGEN}{game}'?"
+    hint = nearest(env_id, list(gymnasium.registry))
+    return hint or "; `dna list envs` shows what is installed"
 
 
 def register_minatar() -> None:

@@ -60,7 +60,6 @@ def test_the_doctor_finds_nothing_wrong(env_id, capsys):
         (["ALE/Breakot-v5"], "did you mean 'ALE/Breakout-v5'"),
         (["procgen/coinrunn"], "coinrun"),
         (["Pong-v5"], "did you mean 'ALE/Pong-v5'"),
-        (["PongNoFrameskip-v4"], "did you mean 'ALE/Pong-v5'"),
         (["coinrun"], "did you mean 'procgen/coinrun'"),
         (["ALE/Pong-v5", "env.atari.size=60"], "env.atari.size: given 60"),
         (["ALE/Breakout-v5", "env.atari.stick=1"], "did you mean 'sticky'"),

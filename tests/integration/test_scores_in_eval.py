@@ -7,7 +7,7 @@ import pytest
 
 from dna.cli import main
 from dna.cli.play import _sentence, worth
-from dna.config import EnvConfig, Procgen
+from dna.config import Atari, EnvConfig, Procgen
 from dna.envs.fake import Identity
 from dna.evaluate import Evaluation
 
@@ -41,14 +41,16 @@ def test_an_evaluation_is_told_on_its_benchmarks_scale():
         summary |= worth(env, summary["mean"])
         return summary, _sentence("policy", summary)
 
-    summary, line = told(EnvConfig(id="ALE/Breakout-v5"), 30.5)
+    summary, line = told(EnvConfig(id="ALE/Breakout-v5", atari=Atari()), 30.5)
     assert summary["human_normalized"] == pytest.approx(100)
     assert "30.50 ± 0.00, human-normalized 100.0 % over 2 episodes" in line
     summary, line = told(EnvConfig(id="procgen/coinrun", procgen=Procgen()), 7.5)
     assert summary["normalized"] == 0.5
     assert ", normalized 0.500 over" in line
     easy = EnvConfig(id="procgen/coinrun", procgen=Procgen(distribution="easy"))
-    for env in (easy, EnvConfig(id="CartPole-v1"), EnvConfig(), EnvConfig(id="ALE/Et-v5")):
+    plain = EnvConfig(id="ALE/Breakout-v5")  # Gymnasium's own rules: another score
+    et = EnvConfig(id="ALE/Et-v5", atari=Atari())
+    for env in (easy, plain, et, EnvConfig(id="CartPole-v1"), EnvConfig()):
         summary, line = told(env, 7.5)
         assert not {"normalized", "human_normalized"} & set(summary)
         assert "normalized" not in line

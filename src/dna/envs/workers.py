@@ -45,7 +45,8 @@ class Worker:
                 self.line.close()
                 self.last_words.close()
                 raise
-        self.line.sendall(json.dumps(task).encode() + b"\n")
+        with suppress(OSError):  # one that is dead already is found out when it is waited for
+            self.line.sendall(json.dumps(task).encode() + b"\n")
 
     def _start(self, line: int, memory: int) -> subprocess.Popen[bytes]:
         # The package is found where it was found here, whatever changed sys.path; -P keeps the

@@ -23,7 +23,8 @@ from dna.randomness import integer
 from dna.worlds import Atari
 
 AGENTS = 128
-Stepper = Callable[[np.random.Generator], Any]
+#: How to step a backend, and how to end it.
+Stepper = tuple[Callable[[np.random.Generator], Any], Callable[[], Any]]
 
 
 def ours(game: str, cores: int) -> Stepper:
@@ -32,7 +33,7 @@ def ours(game: str, cores: int) -> Stepper:
     config = EnvConfig(id=f"ALE/{game}-v5", atari=Atari())
     env = make(config, Making(AGENTS, seeds, None))
     env.reset()
-    return lambda rng: env.step(env.uniform(rng))
+    return lambda rng: env.step(env.uniform(rng)), env.close
 
 
 def vector_env(game: str, cores: int) -> Stepper:
@@ -52,7 +53,7 @@ def vector_env(game: str, cores: int) -> Stepper:
         full_action_space=True,
     )
     env.reset(seed=0)
-    return lambda rng: env.step(rng.integers(0, 18, AGENTS))
+    return lambda rng: env.step(rng.integers(0, 18, AGENTS)), env.close
 
 
 def envpool_env(game: str, cores: int) -> Stepper:
@@ -70,11 +71,12 @@ def envpool_env(game: str, cores: int) -> Stepper:
         seed=0,
     )
     env.reset()
-    return lambda rng: env.step(rng.integers(0, 18, AGENTS).astype(np.int32))
+    return lambda rng: env.step(rng.integers(0, 18, AGENTS).astype(np.int32)), env.close
 
 
-def measure(step: Stepper, rng: np.random.Generator, steps: int) -> float:
+def measure(backend: Stepper, rng: np.random.Generator, steps: int) -> float:
     """Steps of single environments per second."""
+    step, _ = backend
     start = time.perf_counter()
     for _ in range(steps):
         step(rng)
@@ -89,10 +91,12 @@ def compare(game: str, rounds: int, steps: int) -> dict[str, list[float]]:
     rng = np.random.default_rng(0)
     rates: dict[str, list[float]] = {name: [] for name in backends}
     for i in range(rounds + 1):
-        for name, step in backends.items():
-            rate = measure(step, rng, steps)
+        for name, backend in backends.items():
+            rate = measure(backend, rng, steps)
             if i:  # the first round warms up
                 rates[name].append(rate)
+    for _, close in backends.values():
+        close()
     return rates
 
 

@@ -22,7 +22,7 @@ class How:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None  # torch; None: one for small networks, else every core
-    env_threads: int | None = None  # None: one; Atari: twice the cores; Procgen: every core
+    env_threads: int | None = None  # None: one; Atari: 4 per core; Procgen: every core
     checkpoint_every: int | None = None  # interactions; None: ten times in the run
     allow_import: bool = False
     restart: bool = False  # forget what the folder holds

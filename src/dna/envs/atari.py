@@ -176,8 +176,8 @@ class Solo:
 
 
 def _workers(making: Making) -> int:
-    # Twice the cores: where one game's reset takes long, the others even it out.
-    wanted = making.threads or 2 * cores()
+    # Four to a core: where one game's reset takes long, the others even it out.
+    wanted = making.threads or 4 * cores()
     if os.name != "posix":
         return 1  # a worker inherits its line and memory as file descriptors
     return max(1, min(wanted, making.agents // GAMES_PER_WORKER))

@@ -210,6 +210,10 @@ def main(line_fd: int, memory_fd: int) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)  # the parent decides
+    if hasattr(os, "sched_setscheduler"):
+        # Workers outnumber the cores: let each finish its games rather than take turns.
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     with socket.socket(fileno=line_fd) as line, suppress(ConnectionError):
         try:
             _obey(line, memory_fd)

@@ -127,7 +127,6 @@ def restore(saved: Saved, parts: Parts) -> None:
         slots = _numbered(saved.tensors, f"optimizer/{phase}")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
-        _as_laid_out(optimizer)
     if networks.normalizer is not None:
         networks.normalizer.moments.load(_numpy(_under(saved.tensors, "observation")))
         networks.refresh()
@@ -150,18 +149,6 @@ def _rollout_from(tensors: dict[str, Tensor]) -> Experience:
     frames = _under(tensors, "frames")
     columns = {name: tensors[name] for name in COLUMNS}
     return Experience(Frames.load(frames) if frames else tensors["obs"], columns)
-
-
-def _as_laid_out(optimizer: torch.optim.Adam) -> None:
-    """Give the moments their weights' memory layout.
-
-    Files are contiguous, convolutions are channels_last, and fused Adam walks both in memory
-    order: without this it would pair moments with other weights, silently.
-    """
-    for weight, slots in optimizer.state.items():
-        for name, slot in slots.items():
-            if slot.shape == weight.shape:
-                slots[name] = torch.empty_like(weight.detach()).copy_(slot)
 
 
 def _prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

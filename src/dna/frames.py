@@ -7,12 +7,17 @@ drawn on the oldest frame of an assembled stack.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from dna.marks import draw_time
 from dna.spaces import Stack
+
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -92,45 +97,47 @@ class Joined:
 
 
 class ObservationWriter:
-    """Collects the states of a rollout in a tensor."""
+    """Collects the states of a rollout in one array."""
 
-    def __init__(self, states: int, first: Tensor) -> None:
-        self.obs = torch.empty((states, *first.shape), dtype=first.dtype)
+    def __init__(self, states: int, first: Array) -> None:
+        self.obs = np.empty((states, *first.shape), dtype=first.dtype)
         self.obs[0] = first
 
-    def add(self, t: int, obs: Tensor, new: Tensor, elapsed: Tensor) -> None:
+    def add(self, t: int, obs: Array, new: Array, elapsed: Array) -> None:
         """State t of every agent."""
         self.obs[t] = obs
 
     def finish(self) -> Tensor:
         """Everything written, row after row."""
-        return self.obs.flatten(0, 1)
+        return torch.from_numpy(self.obs).flatten(0, 1)
 
 
 class FrameWriter:
     """Fills a `Frames` from the stacks that environments hand out."""
 
-    def __init__(self, states: int, first: Tensor, elapsed: Tensor, stack: Stack) -> None:
+    def __init__(self, states: int, first: Array, elapsed: Array, stack: Stack) -> None:
         agents, height, width, self.depth = first.shape
         self.limit = stack.limit
-        self.frames = first.new_empty((self.depth - 1 + states, agents, height, width))
+        self.frames = np.empty((self.depth - 1 + states, agents, height, width), first.dtype)
         # The first state's older frames. Its bar is part of its oldest one, where the same bar
         # is drawn again: no other state looks back as far.
         for k in range(self.depth - 1):
             self.frames[k] = first[..., k]
-        self.age = torch.empty((states, agents), dtype=torch.int64)
-        self.elapsed = torch.empty((states, agents), dtype=torch.int64)
-        self._set(0, first, torch.full((agents,), self.depth - 1), elapsed)
+        self.age = np.empty((states, agents), np.int64)
+        self.elapsed = np.empty((states, agents), np.int64)
+        self._set(0, first, np.full(agents, self.depth - 1), elapsed)
 
-    def add(self, t: int, obs: Tensor, new: Tensor, elapsed: Tensor) -> None:
+    def add(self, t: int, obs: Array, new: Array, elapsed: Array) -> None:
         """State t of every agent; `new` marks first states of episodes."""
-        age = (self.age[t - 1] + 1).clamp(max=self.depth - 1)
-        self._set(t, obs, torch.where(new, 0, age), elapsed)
+        age = np.minimum(self.age[t - 1] + 1, self.depth - 1)
+        self._set(t, obs, np.where(new, 0, age), elapsed)
 
-    def _set(self, t: int, obs: Tensor, age: Tensor, elapsed: Tensor) -> None:
+    def _set(self, t: int, obs: Array, age: Array, elapsed: Array) -> None:
         self.frames[t + self.depth - 1] = obs[..., -1]
         self.age[t], self.elapsed[t] = age, elapsed
 
     def finish(self) -> Frames:
         """Everything written."""
-        return Frames(self.frames, self.age, self.elapsed, self.limit, self.age.numel())
+        frames, age = torch.from_numpy(self.frames), torch.from_numpy(self.age)
+        elapsed = torch.from_numpy(self.elapsed)
+        return Frames(frames, age, elapsed, self.limit, age.numel())

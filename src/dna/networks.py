@@ -4,8 +4,9 @@
 from the phases, behind one preprocessing whose statistics both networks share.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -160,11 +161,11 @@ class Networks(nn.Module):
         """V of many states, in chunks, without gradient, on the host."""
         return in_chunks(self.v, obs).cpu()
 
-    def observe(self, obs: Tensor) -> None:
+    def observe(self, obs: npt.NDArray[Any]) -> None:
         """Add states to the shared statistics, and use them from now on."""
         if self.normalizer is None:
             return
-        self.normalizer.update(obs.numpy())
+        self.normalizer.update(obs)
         self.refresh()
 
     def refresh(self) -> None:

@@ -1,33 +1,40 @@
-"""One engine for every phase: freeze, then epochs of mini-batches with the phase's own Adam."""
+"""The engine: walks any phase over any batch (lines 11-19 of algorithm 1 are calls of it).
+
+freeze → for each epoch → for each mini-batch → step (loss → backward → clip → Adam) → meter.
+`dna.compiled` has a step that does the same in machine code made for it.
+"""
 
 import math
+from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch import Tensor
 
-from dna.batch import Experience, minibatches
-from dna.config import AnyPhase, Config, resolve
+from dna.batch import Batch, Experience, minibatches
+from dna.clock import Clock
+from dna.config import AnyPhase, resolve
 from dna.errors import NonFinite
+from dna.flat import FlatWeights
 from dna.networks import Networks
-from dna.phases import freeze, loss
+from dna.phases import Metrics, freeze, is_mean_over_rows, loss
 
 
-def make_optimizers(config: Config, networks: Networks) -> dict[str, torch.optim.Adam]:
-    """Each phase has its own Adam, with moments of its own (section 4.4)."""
-    return {
-        phase.name: torch.optim.Adam(
-            networks.weights(phase.trains), eps=phase.sgd.adam_eps, fused=True
-        )
-        for phase in config.phases
-    }
+class Step(Protocol):
+    """Moves a phase's weights by one mini-batch, or by several one after the other."""
+
+    rows: int  # of data that it takes at once
+    optimizer: torch.optim.Adam
+    clock: Clock
+
+    def __call__(self, data: Batch, progress: float) -> Metrics:
+        """Learn from these rows; the mean of the steps' metrics."""
 
 
 def run_phase(
     phase: AnyPhase,
     networks: Networks,
-    optimizer: torch.optim.Adam,
+    step: Step,
     data: Experience,
     rng: np.random.Generator,
     progress: float,
@@ -36,30 +43,71 @@ def run_phase(
     learning_rate = resolve(phase.sgd.learning_rate, progress)
     if not phase.sgd.epochs:
         return {f"{phase.name}/learning_rate": learning_rate}
-    for group in optimizer.param_groups:
+    for group in step.optimizer.param_groups:
         group["lr"] = learning_rate
-    parameters = networks.weights(phase.trains)
-    data = data.with_columns(freeze(phase, networks, data))
+    with step.clock("frozen columns"):
+        data = data.with_columns(freeze(phase, networks, data))
     meter = Meter()
     for _ in range(phase.sgd.epochs):
-        for mb in minibatches(data, phase.sgd.minibatch, rng):
-            objective, metrics = loss(phase, networks, mb, progress)
-            optimizer.zero_grad(set_to_none=True)
-            objective.backward()  # type: ignore[no-untyped-call]
-            norm = clip(parameters, phase.sgd.max_gradient_norm)
-            optimizer.step()
-            meter.add(metrics | {"gradient_norm": norm})
-    # The last mini-batch leaves gradients on weights that another phase may share.
-    optimizer.zero_grad(set_to_none=True)
+        for mb in step.clock.each("gather", minibatches(data, step.rows, rng)):
+            meter.add(step(mb, progress))
     return meter.means(phase.name) | {f"{phase.name}/learning_rate": learning_rate}
 
 
-def clip(parameters: list[nn.Parameter], limit: float | None) -> Tensor:
-    """Scale the gradient to at most this global norm; returns the norm before."""
-    touched = [p for p in parameters if p.grad is not None]
-    norm = get_total_norm([p.grad for p in touched if p.grad is not None])
+class Eager:
+    """A step by torch's own operators."""
+
+    def __init__(
+        self,
+        phase: AnyPhase,
+        networks: Networks,
+        weights: FlatWeights,
+        micro: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.phase, self.networks, self.clock = phase, networks, clock or Clock()
+        self.rows = phase.sgd.minibatch
+        self.micro = micro if micro and is_mean_over_rows(phase) else self.rows
+        self.vector = weights.vector(phase.trains)
+        self.optimizer = torch.optim.Adam([self.vector], eps=phase.sgd.adam_eps, fused=True)
+
+    def __call__(self, data: Batch, progress: float) -> Metrics:
+        """One mini-batch: gradient, clip, Adam."""
+        gradient = self.vector.grad
+        assert gradient is not None
+        gradient.zero_()
+        metrics = self._accumulate(data, progress)
+        with self.clock("optimizer"):
+            norm = clip(gradient, self.phase.sgd.max_gradient_norm)
+            self.optimizer.step()
+        return metrics | {"gradient_norm": norm}
+
+    def _accumulate(self, mb: Batch, progress: float) -> Metrics:
+        """The mini-batch's gradient, in pieces small enough for the caches.
+
+        A loss is a mean over weighted rows, so each piece counts by its share of the weight.
+        """
+        if self.rows <= self.micro:
+            objective, metrics = loss(self.phase, self.networks, mb, progress)
+            objective.backward()  # type: ignore[no-untyped-call]
+            return metrics
+        total, sums = mb["weight"].sum().clamp(min=1.0), dict[str, Tensor]()
+        for start in range(0, self.rows, self.micro):
+            piece = {name: column[start : start + self.micro] for name, column in mb.items()}
+            share = piece["weight"].sum().clamp(min=1.0) / total
+            objective, metrics = loss(self.phase, self.networks, piece, progress)
+            (objective * share).backward()  # type: ignore[no-untyped-call]
+            for name, value in metrics.items():
+                part = value.detach() * share
+                sums[name] = sums[name] + part if name in sums else part
+        return sums
+
+
+def clip(gradient: Tensor, limit: float | None) -> Tensor:
+    """Scale the gradient in place to at most this norm; returns the norm before."""
+    norm: Tensor = torch.linalg.vector_norm(gradient)
     if limit is not None:
-        clip_grads_with_norm_(touched, limit, norm)
+        gradient.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
     return norm
 
 

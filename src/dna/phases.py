@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dna.batch import Batch, Experience, in_chunks
-from dna.config import Auxiliary, Distil, Joint, Policy, Value, resolve
+from dna.config import Auxiliary, Distil, Joint, Linear, Policy, Value, resolve
 from dna.networks import Networks
 from dna.returns import normalized
 
@@ -32,6 +32,15 @@ def loss(phase: Any, networks: Networks, mb: Batch, progress: float) -> tuple[Te
     raise TypeError(f"no loss is registered for the phase {type(phase).__name__}")
 
 
+@singledispatch
+def is_mean_over_rows(phase: Any) -> bool:
+    """Whether the loss of a batch is the weighted mean of the losses of its pieces.
+
+    Only then may a large mini-batch be walked in pieces; a phase from outside is not trusted.
+    """
+    return False
+
+
 # ── L^CLIP ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -48,6 +57,12 @@ def _(phase: Policy | Joint, networks: Networks, data: Experience) -> Batch:
     return {}
 
 
+@is_mean_over_rows.register(Policy)
+@is_mean_over_rows.register(Joint)
+def _(phase: Policy | Joint) -> bool:
+    return phase.normalize_advantage != "minibatch"
+
+
 @loss.register
 def _(phase: Policy, networks: Networks, mb: Batch, progress: float) -> tuple[Tensor, Metrics]:
     """−L^CLIP, equation (11)."""
@@ -58,7 +73,7 @@ def policy_loss(
     phase: Policy | Joint, networks: Networks, pi: Tensor, mb: Batch, progress: float
 ) -> tuple[Tensor, Metrics]:
     """−Ê[min(ρ Â, clip(ρ, 1−ε, 1+ε) Â) + c_eb · S[π]]"""
-    epsilon, c_eb = resolve(phase.epsilon, progress), resolve(phase.entropy_bonus, progress)
+    epsilon, c_eb = scheduled(phase.epsilon, progress), scheduled(phase.entropy_bonus, progress)
     weight, advantage = mb["weight"], mb["advantage"]
     if phase.normalize_advantage == "minibatch":
         advantage = normalized(advantage, weight)
@@ -89,6 +104,13 @@ def _(phase: Joint, networks: Networks, mb: Batch, progress: float) -> tuple[Ten
     value = squared_error(output.value, mb["v_targ"], mb["weight"])
     total = policy + phase.value_weight * value
     return total, metrics | {"loss": total, "policy_loss": policy, "value_loss": value}
+
+
+@is_mean_over_rows.register(Value)
+@is_mean_over_rows.register(Distil)
+@is_mean_over_rows.register(Auxiliary)
+def _(phase: Value | Distil | Auxiliary) -> bool:
+    return True
 
 
 # ── L^VF ──────────────────────────────────────────────────────────────────────────────────
@@ -185,7 +207,14 @@ def _(
     return total, {"loss": total, "aux_value_loss": student, "value_loss": value, "kl": kl}
 
 
-# ── means ─────────────────────────────────────────────────────────────────────────────────
+# ── schedules and means ───────────────────────────────────────────────────────────────────
+
+
+def scheduled(schedule: float | Linear, progress: float | Tensor) -> Any:
+    """`resolve`, also for a progress that compiled code takes as a tensor."""
+    if isinstance(schedule, Linear) and isinstance(progress, Tensor):
+        return schedule.start + (schedule.end - schedule.start) * progress.clamp(0.0, 1.0)
+    return resolve(schedule, progress)  # type: ignore[arg-type]
 
 
 def mean(x: Tensor, weight: Tensor) -> Tensor:

@@ -27,11 +27,11 @@ def td_lambda(
     future = torch.where(terminated, 0.0, next_value)
     carry = torch.where(done, 0.0, torch.full_like(future, lambda_))
     carry[-1] = 0.0
-    ahead = torch.zeros_like(future[-1])
-    estimate = torch.empty_like(future)
-    for t in range(len(reward) - 1, -1, -1):
-        ahead = reward[t] + gamma * ((1.0 - carry[t]) * future[t] + carry[t] * ahead)
-        estimate[t] = ahead
+    estimate = reward + gamma * (1.0 - carry) * future
+    # Step by step in numpy: its calls cost a third of torch's, and rollouts may be long.
+    rows, share = estimate.numpy(), (gamma * carry).numpy()
+    for t in range(len(rows) - 2, -1, -1):
+        rows[t] += share[t] * rows[t + 1]
     return estimate
 
 

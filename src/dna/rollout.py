@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dna.acting import make_actor
 from dna.batch import Rollout
 from dna.clock import Clock
 from dna.config import Config
@@ -28,6 +29,7 @@ class Collector:
 
     def __init__(self, env: VectorEnv, networks: Networks, config: Config, seed: int) -> None:
         self.env, self.networks, self.config, self.seed = env, networks, config, seed
+        self.actor = make_actor(networks, env.agents)
         norm = config.normalize_reward
         self.reward_normalizer: RewardNormalizer | None = None
         if norm is not None:
@@ -39,9 +41,9 @@ class Collector:
             amount, after = config.repeat_penalty.amount, config.repeat_penalty.after
             self.penalty = RepeatedAction(env.agents, env.action.width, amount, after)
         self.scores = Scores(env.agents)
-        self.obs = torch.from_numpy(env.reset())
-        self.elapsed = torch.zeros(env.agents, dtype=torch.int64)  # the time that `obs` shows
-        self.resetting = torch.zeros(env.agents, dtype=torch.bool)  # rows that only reset next
+        self.obs: Array = env.reset()
+        self.elapsed = np.zeros(env.agents, np.int64)  # the time that `obs` shows
+        self.resetting = np.zeros(env.agents, np.bool_)  # rows that only reset next
 
     def warm_up(self, stop: Stop | None = None) -> int:
         """Play t ~ U(low, high) untrained steps in each environment; returns the steps taken.
@@ -59,13 +61,13 @@ class Collector:
             if stop is not None and stop.asked:
                 break
             active = steps > t if self.env.can_hold else None
-            moving = ~self.resetting if active is None else torch.from_numpy(active)
+            moving = ~self.resetting if active is None else active
             self.networks.observe(self.obs[moving])
             if settings.actions == "uniform":
                 action = self.env.uniform(rng)
             else:
                 noise = self.networks.distribution.draw(rng, (self.env.agents,))
-                action = self._act(self.obs, torch.from_numpy(noise))[0].numpy()
+                _, action = self.actor(self.obs, noise)
             step = self.env.step(action, active)
             self._learn_rewards(step, action)
             self.scores.add(step, count=False)
@@ -76,10 +78,8 @@ class Collector:
     def collect(self, iteration: int, clock: Clock) -> Rollout:
         """Run π in every environment for N steps."""
         horizon, agents = self.config.horizon, self.env.agents
-        distribution = self.networks.distribution
-        noise = torch.from_numpy(
-            distribution.draw(generator(self.seed, "act", iteration), (horizon, agents))
-        )
+        rng = generator(self.seed, "act", iteration)
+        noise = self.networks.distribution.draw(rng, (horizon, agents))
         stack = self.networks.obs.stack
         states = (
             ObservationWriter(horizon + 1, self.obs)
@@ -89,35 +89,29 @@ class Collector:
         rows = _Rows(horizon, agents, self.networks)
         for t in range(horizon):
             with clock("inference"):
-                self.networks.observe(self.obs[~self.resetting])
-                action, log_prob = self._act(self.obs, noise[t])
+                seen = self.obs[~self.resetting] if self.resetting.any() else self.obs
+                self.networks.observe(seen)
+                pi, action = self.actor(self.obs, noise[t])
             with clock("env"):
-                step = self.env.step(action.numpy())
+                step = self.env.step(action)
             self.scores.add(step)
-            rows.add(t, action, log_prob, step, self._learn_rewards(step, action.numpy()))
+            rows.add(t, pi, action, step, self._learn_rewards(step, action))
             if self.config.env.time_limit == "terminal":
                 rows.terminated[t] |= rows.done[t]
             self._advance(step)
-            states.add(t + 1, self.obs, rows.done[t], self.elapsed)
+            states.add(t + 1, self.obs, step.done, self.elapsed)
         return rows.rollout(states.finish())
 
     def _advance(self, step: Step, active: npt.NDArray[np.bool_] | None = None) -> None:
         """Move to the next observation; environments held still keep theirs."""
         if active is not None:
-            step.obs[~active] = self.obs.numpy()[~active]
-        self.obs = torch.from_numpy(step.obs)
+            step.obs[~active] = self.obs[~active]
+        self.obs = step.obs
         if step.elapsed is not None:
-            self.elapsed = torch.from_numpy(step.elapsed)
+            self.elapsed = step.elapsed
         # NEXT_STEP: the observation after an end belongs to a row that only resets.
-        replaced = np.zeros_like(step.done)
-        replaced[list(step.final_obs)] = True
-        self.resetting = torch.from_numpy(step.done & ~replaced)
-
-    @torch.inference_mode()
-    def _act(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        pi = self.networks.pi(obs).pi.cpu()  # sampled on the host: GPU noise varies by card
-        action = self.networks.distribution.sample(pi, noise)
-        return action, self.networks.distribution.log_prob(pi, action)
+        self.resetting = step.done.copy()
+        self.resetting[list(step.final_obs)] = False
 
     def _learn_rewards(self, step: Step, action: Array) -> npt.NDArray[np.float32]:
         """What is learned from: normalized rewards, less the penalty for repetitions."""
@@ -133,43 +127,38 @@ class _Rows:
     """The growing columns of a rollout."""
 
     def __init__(self, horizon: int, agents: int, networks: Networks) -> None:
-        spec = networks.action
-        kind = torch.int64 if spec.kind == "categorical" else torch.float32
-        self.action = torch.empty((horizon, agents, spec.width), dtype=kind)
-        self.log_prob = torch.empty((horizon, agents, spec.width))
-        self.reward = torch.empty((horizon, agents))
-        self.terminated = torch.empty((horizon, agents), dtype=torch.bool)
-        self.done = torch.empty((horizon, agents), dtype=torch.bool)
-        self.weight = torch.empty((horizon, agents))
+        spec, self.distribution = networks.action, networks.distribution
+        size, kind = (horizon, agents), np.int64 if spec.kind == "categorical" else np.float32
+        self.pi = np.empty((*size, self.distribution.parameters), np.float32)
+        self.action = np.empty((*size, spec.width), kind)
+        self.reward = np.empty(size, np.float32)
+        self.terminated = np.empty(size, np.bool_)
+        self.done = np.empty(size, np.bool_)
+        self.weight = np.empty(size, np.float32)
         self.finals: dict[tuple[int, int], Array] = {}
 
     def add(
-        self,
-        t: int,
-        action: Tensor,
-        log_prob: Tensor,
-        step: Step,
-        reward: npt.NDArray[np.float32],
+        self, t: int, pi: Array, action: Array, step: Step, reward: npt.NDArray[np.float32]
     ) -> None:
-        self.action[t], self.log_prob[t] = action, log_prob
-        self.reward[t] = torch.from_numpy(reward)
-        self.terminated[t] = torch.from_numpy(step.terminated)
-        self.done[t] = torch.from_numpy(step.done)
-        self.weight[t] = torch.from_numpy(step.valid)
+        self.pi[t], self.action[t], self.reward[t] = pi, action, reward
+        self.terminated[t], self.done[t] = step.terminated, step.done
+        self.weight[t] = step.valid
         for agent, last in step.final_obs.items():
             if not step.terminated[agent]:
                 self.finals[t, agent] = last
 
     def rollout(self, obs: Tensor | Frames) -> Rollout:
         finals = [torch.from_numpy(last) for last in self.finals.values()]
+        pi, action = torch.from_numpy(self.pi), torch.from_numpy(self.action)
         return Rollout(
             obs=obs,
-            action=self.action,
-            log_prob=self.log_prob,
-            reward=self.reward,
-            terminated=self.terminated,
-            done=self.done,
-            weight=self.weight,
+            action=action,
+            # Of all steps at once: nothing is computed while acting that can be done later.
+            log_prob=self.distribution.log_prob(pi, action),
+            reward=torch.from_numpy(self.reward),
+            terminated=torch.from_numpy(self.terminated),
+            done=torch.from_numpy(self.done),
+            weight=torch.from_numpy(self.weight),
             final_obs=torch.stack(finals) if finals else obs[:0],
             final_index=torch.tensor(list(self.finals), dtype=torch.int64).reshape(-1, 2),
         )

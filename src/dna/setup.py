@@ -27,6 +27,7 @@ class How:
     allow_import: bool = False
     restart: bool = False  # forget what the folder holds
     tensorboard: bool = True
+    compile: Literal["auto", "off", "on"] = "auto"  # steps of small networks
 
 
 def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.device) -> Networks:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dna import checkpoint
 from dna.clock import Clock
+from dna.compiled import make_steps
 from dna.config import AnyPhase, Config, json_tree
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
@@ -21,7 +22,7 @@ from dna.estimate import estimate
 from dna.folder import RunFolder
 from dna.machine import describe
 from dna.metrics import Files, Row, Sink, TensorBoard
-from dna.optimise import make_optimizers, run_phase
+from dna.optimise import run_phase
 from dna.policy import save_policy
 from dna.randomness import generator
 from dna.replay import Replay
@@ -90,10 +91,10 @@ class Run:
     ) -> None:
         self.config, self.seed, self.folder, self.how = config, seed, folder, how
         self.networks = build_networks(config, seed, env, choose_device(how.device))
-        self.optimizers = make_optimizers(config, self.networks)
+        self.clock = Clock()
+        self.steps = make_steps(config, self.networks, how.compile, self.clock)
         self.collector = Collector(env, self.networks, config, seed)
         self.replay = Replay(config.replay_length)
-        self.clock = Clock()
         self.iteration = 0
         self.resumes = 0
         self.next_checkpoint = 0
@@ -162,15 +163,16 @@ class Run:
                 if phase.reads == "replay":
                     data = self.replay.experience(phase.every)
                 rng = generator(self.seed, f"shuffle/{phase.name}", self.iteration)
-                optimizer = self.optimizers[phase.name]
+                step = self.steps[phase.name]
                 with clock(phase.name):
-                    metrics |= run_phase(phase, networks, optimizer, data, rng, progress)
+                    metrics |= run_phase(phase, networks, step, data, rng, progress)
                 if phase.reads == "replay" and phase.every == self.replay.length:
                     self.replay.clear()
         return metrics
 
     def _parts(self) -> checkpoint.Parts:
-        return checkpoint.Parts(self.networks, self.optimizers, self.collector, self.replay)
+        optimizers = {name: step.optimizer for name, step in self.steps.items()}
+        return checkpoint.Parts(self.networks, optimizers, self.collector, self.replay)
 
     @property
     def checkpoint_every(self) -> int:

@@ -167,12 +167,12 @@ def test_a_rollout_gives_back_every_observation_the_agent_saw():
     env = make(config.env, Making(4, (1, 2, 3, 4)))
     collector = Collector(env, Networks(config, env.observation, env.action), config, 0)
     seen = []
-    act = collector._act
-    collector._act = lambda obs, noise: (seen.append(obs.clone()), act(obs, noise))[1]
+    act = collector.actor
+    collector.actor = lambda obs, noise: (seen.append(obs.copy()), act(obs, noise))[1]
     for i in range(2):
         seen.clear()
         rollout = collector.collect(i, Clock())
-        shown = torch.stack([*seen, collector.obs]).flatten(0, 1)
+        shown = torch.from_numpy(np.stack([*seen, collector.obs])).flatten(0, 1)
         assert rollout.done.any()
         assert torch.equal(rollout.obs[:], shown)
 

@@ -15,6 +15,7 @@ from torch.distributions import Categorical, Distribution, Normal, kl_divergence
 from torch.nn.utils import clip_grad_norm_
 
 from dna.batch import Batch, Experience, flat, in_chunks, minibatches
+from dna.compiled import make_steps
 from dna.config import (
     SGD,
     Auxiliary,
@@ -27,8 +28,9 @@ from dna.config import (
     Value,
 )
 from dna.errors import NonFinite
+from dna.flat import FlatWeights
 from dna.networks import Networks
-from dna.optimise import clip, make_optimizers, run_phase
+from dna.optimise import Eager, clip, run_phase
 from dna.phases import freeze, loss
 from dna.replay import Replay
 from dna.spaces import ActionSpec, ObservationSpec
@@ -94,7 +96,7 @@ def build(phase, kind: str) -> Networks:
     config = Config(phases=(phase, *others), horizon=ROWS, agents=1, network=settings)
     torch.manual_seed(0)
     networks = Networks(config, OBS, ACTIONS[kind])
-    networks.observe(3 + 2 * torch.randn(50, 5))
+    networks.observe(3 + 2 * torch.randn(50, 5).numpy())
     networks.double()
     shake(networks, 0.3)
     return networks
@@ -451,7 +453,6 @@ def test_running_a_phase_moves_only_the_weights_it_trains(phase, kind):
     allowed = ("policy.", "value.") if phase.trains == "both" else (f"{phase.trains}.",)
     assert moved
     assert all(name.startswith(allowed) for name in moved)
-    assert all(p.grad is None for p in networks.parameters())
     assert batch.keys() == columns_before.keys()
     assert all(torch.equal(batch[name], columns_before[name]) for name in batch)
 
@@ -464,9 +465,8 @@ def experience(data: Batch | Experience) -> Experience:
 
 
 def run(phase, networks: Networks, batch: Batch | Experience, progress: float = 0.25):
-    optimizer = torch.optim.Adam(networks.weights(phase.trains), eps=phase.sgd.adam_eps)
-    rng = np.random.default_rng(7)
-    return run_phase(phase, networks, optimizer, experience(batch), rng, progress)
+    step, rng = Eager(phase, networks, FlatWeights(networks)), np.random.default_rng(7)
+    return run_phase(phase, networks, step, experience(batch), rng, progress)
 
 
 def run_by_hand(phase, networks: Networks, batch: Batch, kind: str, progress: float) -> list:
@@ -522,25 +522,22 @@ def test_the_gradient_norm_may_be_limited_or_not(limit):
 
 
 @pytest.mark.parametrize("limit", [0.1, 100.0])
-def test_clipping_is_torchs_over_the_weights_that_have_a_gradient(limit):
-    ours, theirs = ([nn.Parameter(torch.zeros(n)) for n in (3, 4, 5)] for _ in range(2))
-    for mine, yours in zip(ours[:2], theirs[:2], strict=True):
-        mine.grad = torch.arange(1.0, len(mine) + 1)
-        yours.grad = mine.grad.clone()
+def test_clipping_is_torchs_over_all_weights(limit):
+    weights = [nn.Parameter(torch.zeros(n)) for n in (3, 4, 5)]
+    for weight in weights[:2]:
+        weight.grad = torch.arange(1.0, len(weight) + 1)
+    ours = torch.cat([weights[0].grad, weights[1].grad, torch.zeros(5)])
     norm = clip(ours, limit)
-    expected = clip_grad_norm_(theirs, limit)
-    torch.testing.assert_close(norm, expected)
+    torch.testing.assert_close(norm, clip_grad_norm_(weights, limit))
     assert norm.item() == pytest.approx(np.sqrt(14 + 30))
-    for mine, yours in zip(ours[:2], theirs[:2], strict=True):
-        torch.testing.assert_close(mine.grad, yours.grad)
-    assert ours[2].grad is None
+    torch.testing.assert_close(ours[:7], torch.cat([w.grad for w in weights[:2]]))
+    assert not ours[7:].any()
 
 
 def test_without_a_limit_the_gradient_is_only_measured():
-    weight = nn.Parameter(torch.zeros(2))
-    weight.grad = torch.tensor([30.0, 40.0])
-    assert clip([weight], None).item() == pytest.approx(50.0)
-    assert weight.grad.tolist() == [30.0, 40.0]
+    gradient = torch.tensor([30.0, 40.0])
+    assert clip(gradient, None).item() == pytest.approx(50.0)
+    assert gradient.tolist() == [30.0, 40.0]
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -571,33 +568,65 @@ def test_each_phase_has_an_adam_of_its_own_over_what_it_trains():
     )  # fmt: skip
     config = Config(phases=phases, horizon=ROWS, agents=1)
     networks = Networks(config, OBS, ACTIONS["categorical"])
-    optimizers = make_optimizers(config, networks)
-    assert list(optimizers) == ["policy", "value", "distil", "aux"]
-    trained = {
-        name: {id(p) for group in adam.param_groups for p in group["params"]}
-        for name, adam in optimizers.items()
-    }
-    assert (
-        trained["policy"] == trained["distil"] == {id(p) for p in networks.policy.parameters()}
-    )
-    assert trained["value"] == {id(p) for p in networks.value.parameters()}
-    assert trained["aux"] == trained["policy"] | trained["value"]
-    assert optimizers["policy"].param_groups[0]["eps"] == 1e-5
-    assert optimizers["aux"].param_groups[0]["eps"] == 1e-3
-    assert all(not adam.state for adam in optimizers.values())
+    steps = make_steps(config, networks, "off")
+    assert list(steps) == ["policy", "value", "distil", "aux"]
+    spans = {name: memory(step.optimizer) for name, step in steps.items()}
+    theta = {name: set(map(address, networks.weights(name))) for name in ("policy", "value")}
+    assert spans["policy"] == spans["distil"]
+    assert all(start in spans["policy"] for start in theta["policy"])
+    assert all(start in spans["value"] for start in theta["value"])
+    assert not set(spans["policy"]) & set(spans["value"])
+    assert set(spans["aux"]) == set(spans["policy"]) | set(spans["value"])
+    sizes = {name: sum(p.numel() for p in networks.weights(name)) for name in theta}
+    assert {name: len(spans[name]) // 4 for name in sizes} == sizes
+    assert steps["policy"].optimizer.param_groups[0]["eps"] == 1e-5
+    assert steps["aux"].optimizer.param_groups[0]["eps"] == 1e-3
+    assert all(not step.optimizer.state for step in steps.values())
+
+
+def address(weight: Tensor) -> int:
+    return weight.data_ptr()
+
+
+def memory(adam: torch.optim.Adam) -> range:
+    """The bytes an optimizer may move."""
+    (vector,) = adam.param_groups[0]["params"]
+    return range(address(vector), address(vector) + 4 * len(vector))
 
 
 def test_phases_do_not_share_their_moments():
     phase = Policy(sgd=STEPS)
     config = Config(phases=(phase, Value(sgd=STEPS), Distil(sgd=STEPS)), horizon=ROWS, agents=1)
     networks = Networks(config, OBS, ACTIONS["categorical"])
-    optimizers = make_optimizers(config, networks)
+    steps = make_steps(config, networks, "off")
     data = Experience.of(rollout(networks, "categorical"))
-    run_phase(phase, networks, optimizers["policy"], data, np.random.default_rng(0), 0.0)
-    assert optimizers["policy"].state
-    assert not optimizers["distil"].state
     head = networks.policy.value_head.weight
-    assert head not in optimizers["policy"].state, "no gradient, no moments"
+    before = head.detach().clone()
+    run_phase(phase, networks, steps["policy"], data, np.random.default_rng(0), 0.0)
+    ((vector, moments),) = steps["policy"].optimizer.state.items()
+    assert not steps["distil"].optimizer.state
+    start = (address(head) - address(vector)) // 4
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert moments[name].any()
+        assert not moments[name][start : start + head.numel()].any(), "no gradient, no moments"
+    assert torch.equal(head, before)
+
+
+@pytest.mark.parametrize("rows", [4, 6, 12])
+@every_case
+def test_a_mini_batch_may_be_walked_in_pieces(phase, kind, rows):
+    whole, pieces = build(phase, kind), build(phase, kind)
+    batch = rollout(whole, kind)
+    steps = {
+        "whole": Eager(phase, whole, FlatWeights(whole)),
+        "pieces": Eager(phase, pieces, FlatWeights(pieces), micro=rows),
+    }
+    rng = np.random.default_rng
+    one = run_phase(phase, whole, steps["whole"], experience(batch), rng(7), 0.25)
+    other = run_phase(phase, pieces, steps["pieces"], experience(batch), rng(7), 0.25)
+    assert other == pytest.approx(one, rel=1e-9)
+    for mine, yours in zip(whole.parameters(), pieces.parameters(), strict=True):
+        torch.testing.assert_close(mine, yours, rtol=1e-9, atol=1e-11)
 
 
 # ── batches ───────────────────────────────────────────────────────────────────────────────

@@ -7,8 +7,9 @@ import torch
 
 from dna.batch import Experience
 from dna.config import SGD
+from dna.flat import FlatWeights
 from dna.networks import Networks
-from dna.optimise import run_phase
+from dna.optimise import Eager, run_phase
 from dna.presets import preset
 from dna.randomness import generator
 from dna.spaces import ActionSpec, ObservationSpec
@@ -44,10 +45,9 @@ def test_the_example_makes_good_actions_more_likely_and_leaves_the_value_alone()
             return networks.pi(batch["obs"]).pi.softmax(-1)[:, 1].mean()
 
     before, value = likely(), [p.clone() for p in networks.weights("value")]
-    optimizer = torch.optim.Adam(networks.weights(phase.trains))
-    metrics = run_phase(
-        phase, networks, optimizer, Experience.of(batch), generator(0, "test"), 0.0
-    )
+    step = Eager(phase, networks, FlatWeights(networks))
+    data = Experience.of(batch)
+    metrics = run_phase(phase, networks, step, data, generator(0, "test"), 0.0)
     assert likely() > before + 0.1
     assert "imitate/loss" in metrics
     torch.testing.assert_close(networks.weights("value"), value, rtol=0, atol=0)

@@ -32,9 +32,9 @@ def test_an_iteration_runs_the_phases_in_order_each_on_its_own_network(tmp_path,
     seen = []
     run_phase = dna.train.run_phase
 
-    def watched(phase, networks, optimizer, batch, rng, progress):
+    def watched(phase, networks, step, batch, rng, progress):
         before = copied(networks)
-        metrics = run_phase(phase, networks, optimizer, batch, rng, progress)
+        metrics = run_phase(phase, networks, step, batch, rng, progress)
         seen.append((phase.name, changed(before, copied(networks)), len(batch["weight"])))
         return metrics
 
@@ -55,8 +55,8 @@ def test_targets_of_distillation_are_the_networks_after_both_other_phases(
     after_value, frozen = [], []
     run_phase, freeze = dna.train.run_phase, dna.optimise.freeze
 
-    def watched(phase, networks, optimizer, batch, rng, progress):
-        metrics = run_phase(phase, networks, optimizer, batch, rng, progress)
+    def watched(phase, networks, step, batch, rng, progress):
+        metrics = run_phase(phase, networks, step, batch, rng, progress)
         if phase.name == "value":
             with torch.no_grad():
                 after_value.append((networks.pi(batch.obs).pi, networks.v(batch.obs)))

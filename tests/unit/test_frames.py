@@ -46,12 +46,12 @@ def written(
         env.step(np.zeros(agents, dtype=np.bool_))
     obs = env.obs(bar)
     stack = Stack(LIMIT if bar else None)
-    writer = FrameWriter(len(resets) + 1, obs, torch.from_numpy(env.elapsed), stack)
+    writer = FrameWriter(len(resets) + 1, obs.numpy(), env.elapsed, stack)
     shown = [obs]
     for t, new in enumerate(resets, start=1):
         env.step(new)
         shown.append(env.obs(bar))
-        writer.add(t, shown[-1], torch.from_numpy(new), torch.from_numpy(env.elapsed))
+        writer.add(t, shown[-1].numpy(), new, env.elapsed)
     return writer.finish(), torch.stack(shown).flatten(0, 1)
 
 
@@ -121,7 +121,7 @@ def test_rollouts_joined_read_as_one(parts, seed):
 
 def test_other_observations_are_written_row_after_row():
     states = torch.randn(4, 3, 5)
-    writer = ObservationWriter(4, states[0])
+    writer = ObservationWriter(4, states[0].numpy())
     for t in range(1, 4):
-        writer.add(t, states[t], torch.zeros(3, dtype=torch.bool), torch.zeros(3))
+        writer.add(t, states[t].numpy(), np.zeros(3, dtype=np.bool_), np.zeros(3))
     assert torch.equal(writer.finish(), states.flatten(0, 1))

@@ -249,8 +249,8 @@ def test_impala_filters_have_the_norms_of_ppgs_encoder():
 def test_preprocessing_is_the_formula_of_appendix_a():
     networks = build(norm=ObservationNorm(clip=1.5, gain=3.0))
     seen = 4 + 2 * observations(VECTOR, 100)
-    networks.observe(seen[:60])
-    networks.observe(seen[60:])
+    networks.observe(seen[:60].numpy())
+    networks.observe(seen[60:].numpy())
     data, fresh = seen.numpy().astype(float), (4 + 6 * observations(VECTOR, 30, seed=1)).numpy()
     expected = 3.0 * np.clip((fresh - data.mean(0)) / (data.std(0) + 1e-5), -1.5, 1.5)
     ours = networks.preprocess(torch.from_numpy(fresh)).numpy()
@@ -264,7 +264,7 @@ def test_pixels_become_fractions_before_they_are_normalized():
     expected = np.moveaxis(states.numpy() / 255, -1, 1)
     np.testing.assert_allclose(preprocess(states), expected, rtol=1e-6)
     networks = build(spec, encoder="mlp", norm=ObservationNorm(clip=100.0))
-    networks.observe(states)
+    networks.observe(states.numpy())
     scaled = states.numpy() / 255
     expected = np.moveaxis((scaled - scaled.mean(0)) / (scaled.std(0) + 1e-5), -1, 1)
     np.testing.assert_allclose(networks.preprocess(states), expected, rtol=1e-3, atol=1e-4)
@@ -272,7 +272,7 @@ def test_pixels_become_fractions_before_they_are_normalized():
 
 def test_without_normalization_vectors_pass_unchanged():
     networks, states = build(norm=None), 100 * observations(VECTOR, 4)
-    networks.observe(states)
+    networks.observe(states.numpy())
     assert torch.equal(networks.preprocess(states), states)
 
 
@@ -286,7 +286,7 @@ def test_without_any_statistics_states_are_only_clipped():
 def test_both_networks_read_the_same_statistics():
     networks, states = build(norm=ObservationNorm()), 5 + observations(VECTOR, 20)
     before = networks.pi(states).value, networks.v(states)
-    networks.observe(states)
+    networks.observe(states.numpy())
     assert not torch.allclose(networks.pi(states).value, before[0])
     assert not torch.allclose(networks.v(states), before[1])
 

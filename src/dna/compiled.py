@@ -1,0 +1,213 @@
+"""Steps of small networks in machine code made for them: several mini-batches per call.
+
+An eager step of a small network is almost all dispatch: a thousand microseconds of calls
+around a hundred of arithmetic. Here loss, gradient, clip and Adam of a few mini-batches are
+one function of flat vectors, compiled by `torch.compile`. The result equals the eager step's
+up to float rounding, and itself to the bit. Needs a C++ compiler at run time.
+"""
+
+import math
+import os
+import shutil
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from dna.batch import Batch
+from dna.clock import Clock
+from dna.config import AnyPhase, Config
+from dna.flat import FlatWeights
+from dna.networks import Networks
+from dna.optimise import Eager, Step
+from dna.phases import Metrics, is_mean_over_rows, loss
+
+#: A network's compilation takes about twenty seconds, which a step gives back by a
+#: millisecond at a time.
+WORTHWHILE = 40_000
+#: Mini-batches in one compiled call: more are hardly faster, but take longer to compile.
+MOST_STEPS = 4
+#: Rows of images whose activations stay in the caches and in memory that is mapped already.
+MICRO = 512
+#: Weights beyond which arithmetic, not dispatch, takes the time.
+SMALL = 200_000
+BETA1, BETA2 = 0.9, 0.999
+
+
+class Compiled:
+    """A step that walks a few mini-batches in one call of compiled code."""
+
+    def __init__(
+        self,
+        phase: AnyPhase,
+        networks: Networks,
+        weights: FlatWeights,
+        steps: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self.eager = Eager(phase, networks, weights, clock=clock)
+        self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
+        self.phase, self.weights, self.steps = phase, weights, steps
+        self.rows = steps * phase.sgd.minibatch
+        self.objective = _Objective(phase, networks)
+        self.compiled = torch.compile(
+            self._walk, fullgraph=True, dynamic=False, options=_options(networks.device)
+        )
+        self.ready = self.failed = False
+
+    def __call__(self, data: Batch, progress: float) -> Metrics:
+        """Learn from the rows, a mini-batch after the other."""
+        if not self.ready:
+            self._warm_up(data, progress)
+        return self._plainly(data, progress) if self.failed else self._fast(data, progress)
+
+    def _warm_up(self, data: Batch, progress: float) -> None:
+        """Compile, on copies; where that fails, say so once and go on without."""
+        self.ready = True
+        state = [tensor.clone() for tensor in self._state()]
+        try:
+            with self.clock("compile"), torch.no_grad():
+                self.compiled(state, *self._scalars(progress), data)
+        except Exception as error:
+            self.failed = True
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            warnings.warn(
+                f"{self.phase.name}: not compiled, going on without ({reason[:120]})",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _fast(self, data: Batch, progress: float) -> Metrics:
+        with torch.no_grad():
+            metrics: Metrics = self.compiled(self._state(), *self._scalars(progress), data)
+        return metrics
+
+    def _plainly(self, data: Batch, progress: float) -> Metrics:
+        sums: Metrics = {}
+        for mb in _pieces(data, self.phase.sgd.minibatch):
+            for name, value in self.eager(mb, progress).items():
+                sums[name] = sums.get(name, torch.zeros(())) + value.detach() / self.steps
+        return sums
+
+    def _state(self) -> list[Tensor]:
+        """θ, Adam's two moments and its count of steps, which the call moves in place."""
+        vector = self.eager.vector
+        moments = self.optimizer.state[vector]
+        if not moments:
+            moments["step"] = torch.zeros((), dtype=torch.float32, device=vector.device)
+            moments["exp_avg"] = torch.zeros_like(vector.detach())
+            moments["exp_avg_sq"] = torch.zeros_like(vector.detach())
+        return [vector.detach(), moments["exp_avg"], moments["exp_avg_sq"], moments["step"]]
+
+    def _scalars(self, progress: float) -> tuple[Tensor, Tensor]:
+        """Tensors, because a changed number would be compiled anew."""
+        device = self.eager.vector.device
+        rate = self.optimizer.param_groups[0]["lr"]
+        return torch.tensor(rate, device=device), torch.tensor(progress, device=device)
+
+    def _walk(
+        self, state: Sequence[Tensor], rate: Tensor, progress: Tensor, data: Batch
+    ) -> Metrics:
+        theta, exp_avg, exp_avg_sq, count = state
+        sums: Metrics = {}
+        for mb in _pieces(data, self.phase.sgd.minibatch):
+            gradient, metrics = self._gradient(theta, mb, progress)
+            norm = torch.linalg.vector_norm(gradient)
+            if self.phase.sgd.max_gradient_norm is not None:
+                limit = self.phase.sgd.max_gradient_norm
+                gradient = gradient * (limit / (norm + 1e-6)).clamp(max=1.0)
+            count.add_(1)
+            exp_avg.lerp_(gradient, 1 - BETA1)
+            exp_avg_sq.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+            first, second = 1 - BETA1**count, 1 - BETA2**count
+            scale = exp_avg_sq.sqrt() / second.sqrt() + self.phase.sgd.adam_eps
+            theta.sub_(rate / first * (exp_avg / scale))
+            for name, value in (metrics | {"gradient_norm": norm}).items():
+                part = value / self.steps
+                sums[name] = sums[name] + part if name in sums else part
+        return sums
+
+    def _gradient(self, theta: Tensor, mb: Batch, progress: Tensor) -> tuple[Tensor, Metrics]:
+        cut = self.weights.parameters_of(theta, self.phase.trains)
+        gradient = torch.func.grad(self._objective, has_aux=True)
+        gradients, metrics = gradient(cut, mb, progress)
+        return self.weights.vector_of(gradients), metrics
+
+    def _objective(self, weights: Batch, mb: Batch, progress: Tensor) -> tuple[Tensor, Metrics]:
+        named = {f"networks.{name}": weight for name, weight in weights.items()}
+        total, metrics = torch.func.functional_call(self.objective, named, (mb, progress))
+        return total, metrics
+
+
+class _Objective(nn.Module):
+    """A phase's loss as a module, so that its weights can be swapped for others."""
+
+    def __init__(self, phase: AnyPhase, networks: Networks) -> None:
+        super().__init__()
+        self.phase, self.networks = phase, networks
+        self.loss = loss.dispatch(type(phase))  # dispatched here: the compiler cannot
+
+    def forward(self, mb: Batch, progress: Tensor) -> tuple[Tensor, Metrics]:
+        """The loss and its metrics."""
+        result: tuple[Tensor, Metrics] = self.loss(self.phase, self.networks, mb, progress)
+        return result
+
+
+def make_steps(
+    config: Config,
+    networks: Networks,
+    compile: Literal["auto", "off", "on"] = "auto",
+    clock: Clock | None = None,
+) -> dict[str, Step]:
+    """One step, with an Adam of its own, for each phase (section 4.4)."""
+    weights = FlatWeights(networks)
+    steps: dict[str, Step] = {}
+    for phase in config.phases:
+        if compile == "on" or (compile == "auto" and pays(config, phase, networks)):
+            minibatches = config.batch * _rollouts(phase) // phase.sgd.minibatch
+            walked = steps_per_call(minibatches)
+            steps[phase.name] = Compiled(phase, networks, weights, walked, clock)
+        else:
+            micro = MICRO if networks.obs.kind == "image" else None
+            steps[phase.name] = Eager(phase, networks, weights, micro, clock)
+    return steps
+
+
+def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:
+    """Whether a run of this length is over sooner with a compiled step."""
+    small = (
+        networks.obs.kind == "vector" and sum(p.numel() for p in networks.parameters()) < SMALL
+    )
+    iterations = math.ceil(config.interactions / config.batch) // phase.every
+    steps = config.batch * _rollouts(phase) // phase.sgd.minibatch * phase.sgd.epochs
+    known = is_mean_over_rows.dispatch(type(phase)) is not is_mean_over_rows.dispatch(object)
+    return small and known and iterations * steps >= WORTHWHILE and has_compiler()
+
+
+def _rollouts(phase: AnyPhase) -> int:
+    return phase.every if phase.reads == "replay" else 1
+
+
+def steps_per_call(minibatches: int) -> int:
+    """As many steps as fit, so that every call of an epoch is alike."""
+    return max(n for n in range(1, MOST_STEPS + 1) if minibatches % n == 0)
+
+
+def has_compiler() -> bool:
+    """Whether the C++ compiler that torch would call is there."""
+    wanted = os.environ.get("CXX")
+    return any(shutil.which(name) for name in ([wanted] if wanted else ["g++", "clang++"]))
+
+
+def _pieces(data: Batch, rows: int) -> list[Batch]:
+    starts = range(0, len(data["weight"]), rows)
+    return [{name: c[start : start + rows] for name, c in data.items()} for start in starts]
+
+
+def _options(device: torch.device) -> dict[str, Any]:
+    if device.type == "cuda":
+        return {"triton.cudagraphs": True}
+    # A wrapper in C++ halves the cost of a call.
+    return {"cpp_wrapper": True}

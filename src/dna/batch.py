@@ -74,6 +74,8 @@ def minibatches(experience: Experience, size: int, rng: np.random.Generator) -> 
     order = torch.from_numpy(rng.permutation(len(experience)))
     device = experience["weight"].device
     for rows in torch.split(order, size):
+        # Which rows meet is what counts; in order they are found faster in memory.
+        rows = rows.sort().values
         on_device = rows.to(device)
         mb = {name: column[on_device] for name, column in experience.columns.items()}
         obs = experience.obs

@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -68,11 +68,13 @@ class Compiled:
         self.ready = True
         state = [tensor.clone() for tensor in self._state()]
         try:
-            with self.clock("compile"), torch.no_grad():
+            with self.clock("compile"), warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")  # torch's own, of what it is made of
                 self.compiled(state, *self._scalars(progress), data)
         except Exception as error:
             self.failed = True
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            reason = " ".join(lines[:2]) or type(error).__name__
             warnings.warn(
                 f"{self.phase.name}: not compiled, going on without ({reason[:120]})",
                 RuntimeWarning,
@@ -158,11 +160,11 @@ class _Objective(nn.Module):
 def make_steps(
     config: Config,
     networks: Networks,
+    weights: FlatWeights,
     compile: Literal["auto", "off", "on"] = "auto",
     clock: Clock | None = None,
 ) -> dict[str, Step]:
     """One step, with an Adam of its own, for each phase (section 4.4)."""
-    weights = FlatWeights(networks)
     steps: dict[str, Step] = {}
     for phase in config.phases:
         if compile == "on" or (compile == "auto" and pays(config, phase, networks)):
@@ -173,6 +175,11 @@ def make_steps(
             micro = MICRO if networks.obs.kind == "image" else None
             steps[phase.name] = Eager(phase, networks, weights, micro, clock)
     return steps
+
+
+def compiled_phases(steps: Mapping[str, Step]) -> list[str]:
+    """Those whose steps are compiled."""
+    return [name for name, step in steps.items() if isinstance(step, Compiled)]
 
 
 def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:

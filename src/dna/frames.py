@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dna.marks import draw_time
+from dna.planes import interleave
 from dna.spaces import Stack
 
 Array = npt.NDArray[Any]
@@ -37,19 +38,26 @@ class Frames:
         return self.rows
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
-        """Stacks [B, H, W, K], oldest frame first (in memory, frame after frame)."""
+        """Stacks [B, H, W, K], oldest frame first."""
         if isinstance(index, slice):
             index = torch.arange(self.rows)[index]
-        agents = self.age.shape[1]
-        t, a = index // agents, index % agents
         depth = len(self.frames) - len(self.age) + 1
-        newest = (t + depth - 1)[:, None]
+        planes = self.frames.new_empty((depth, len(index), *self.frames.shape[2:]))
+        self.fill(planes, index)
+        return torch.from_numpy(interleave(list(planes.numpy())))
+
+    def fill(self, planes: Tensor, index: Tensor) -> None:
+        """The frames of these rows, [K, B, H, W], with the time on the oldest."""
+        agents, depth = self.age.shape[1], len(planes)
+        t, a = index // agents, index % agents
         # Never look behind the episode's first frame: it is repeated instead.
-        back = torch.minimum(torch.arange(depth - 1, -1, -1), self.age[t, a, None])
-        stack = self.frames[newest - back, a[:, None]]
+        back = torch.minimum(torch.arange(depth - 1, -1, -1)[:, None], self.age[t, a])
+        rows = (t + depth - 1 - back) * agents + a
+        single = self.frames.flatten(0, 1).flatten(1)
+        for plane, row in zip(planes, rows, strict=True):
+            torch.index_select(single, 0, row, out=plane.flatten(1))
         if self.limit is not None:
-            draw_time(stack[:, 0].numpy(), self.elapsed[t, a].numpy(), self.limit)
-        return stack.permute(0, 2, 3, 1)
+            draw_time(planes[0].numpy(), self.elapsed[t, a].numpy(), self.limit)
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint holds."""
@@ -87,13 +95,37 @@ class Joined:
         if isinstance(index, slice):
             index = torch.arange(len(self))[index]
         size = len(self.parts[0])
-        places = [(index // size == i).nonzero()[:, 0] for i in range(len(self.parts))]
-        found = [
-            part[index[place] % size]
-            for part, place in zip(self.parts, places, strict=True)
-            if len(place)
+        ordered, order = index.sort()
+        ends = torch.searchsorted(ordered, torch.arange(len(self.parts) + 1) * size).tolist()
+        taken = [
+            (part, slice(start, stop), ordered[start:stop] - number * size)
+            for number, (part, start, stop) in enumerate(
+                zip(self.parts, ends, ends[1:], strict=False)
+            )
+            if stop > start
         ]
-        return torch.cat(found)[torch.cat(places).argsort()]
+        rows = _joined(taken, len(index))
+        return rows if torch.equal(ordered, index) else rows[order.argsort()]
+
+
+def _joined(taken: list[tuple[Tensor | Frames, slice, Tensor]], rows: int) -> Tensor:
+    """Rows of several parts, one behind the other, gathered into one piece of memory.
+
+    Pieces of ever new sizes would leave holes in it that add up to gigabytes.
+    """
+    first = taken[0][0]
+    if isinstance(first, Tensor):
+        out = first.new_empty((rows, *first.shape[1:]))
+        for part, place, index in taken:
+            assert isinstance(part, Tensor)
+            torch.index_select(part, 0, index, out=out[place])
+        return out
+    depth = len(first.frames) - len(first.age) + 1
+    planes = first.frames.new_empty((depth, rows, *first.frames.shape[2:]))
+    for part, place, index in taken:
+        assert isinstance(part, Frames)
+        part.fill(planes[:, place], index)
+    return torch.from_numpy(interleave(list(planes.numpy())))
 
 
 class ObservationWriter:

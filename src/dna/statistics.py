@@ -28,8 +28,8 @@ class RunningMoments:
             self._add(1.0, batch[0].astype(np.float64), 0.0)
         elif batch.dtype == np.uint8 and len(batch):
             # Whole numbers: sums are exact and need no floats, ten times faster on images.
-            total = batch.sum(axis=0, dtype=np.uint64).astype(np.float64)
             wide = np.uint32 if len(batch) <= 2**16 else np.uint64
+            total = batch.sum(axis=0, dtype=wide).astype(np.float64)
             squares = np.square(batch, dtype=np.uint16).sum(axis=0, dtype=wide)
             mean = total / len(batch)
             self._add(float(len(batch)), mean, squares - total * mean)

@@ -13,12 +13,13 @@ from typing import Any
 
 from dna import checkpoint
 from dna.clock import Clock
-from dna.compiled import make_steps
+from dna.compiled import compiled_phases, make_steps
 from dna.config import AnyPhase, Config, json_tree
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
 from dna.errors import FolderBusy, Preempted
 from dna.estimate import estimate
+from dna.flat import FlatWeights
 from dna.folder import RunFolder
 from dna.machine import describe
 from dna.metrics import Files, Row, Sink, TensorBoard
@@ -92,7 +93,9 @@ class Run:
         self.config, self.seed, self.folder, self.how = config, seed, folder, how
         self.networks = build_networks(config, seed, env, choose_device(how.device))
         self.clock = Clock()
-        self.steps = make_steps(config, self.networks, how.compile, self.clock)
+        self.weights = FlatWeights(self.networks)
+        args = config, self.networks, self.weights
+        self.steps = make_steps(*args, how.compile, self.clock)
         self.collector = Collector(env, self.networks, config, seed)
         self.replay = Replay(config.replay_length)
         self.iteration = 0
@@ -131,6 +134,7 @@ class Run:
             raise self._stopped(stop)
         machine = describe(self.networks.device, self.how.env_threads)
         machine |= {"resumes": self.resumes, "exact": not self.resumes, "warm_up_steps": steps}
+        machine["compiled"] = compiled_phases(self.steps)
         if self.resumes:
             machine["why_not_exact"] = "environments were restarted when the run was resumed"
         self.folder.write_machine(machine)

@@ -568,7 +568,7 @@ def test_each_phase_has_an_adam_of_its_own_over_what_it_trains():
     )  # fmt: skip
     config = Config(phases=phases, horizon=ROWS, agents=1)
     networks = Networks(config, OBS, ACTIONS["categorical"])
-    steps = make_steps(config, networks, "off")
+    steps = make_steps(config, networks, FlatWeights(networks), "off")
     assert list(steps) == ["policy", "value", "distil", "aux"]
     spans = {name: memory(step.optimizer) for name, step in steps.items()}
     theta = {name: set(map(address, networks.weights(name))) for name in ("policy", "value")}
@@ -598,7 +598,7 @@ def test_phases_do_not_share_their_moments():
     phase = Policy(sgd=STEPS)
     config = Config(phases=(phase, Value(sgd=STEPS), Distil(sgd=STEPS)), horizon=ROWS, agents=1)
     networks = Networks(config, OBS, ACTIONS["categorical"])
-    steps = make_steps(config, networks, "off")
+    steps = make_steps(config, networks, FlatWeights(networks), "off")
     data = Experience.of(rollout(networks, "categorical"))
     head = networks.policy.value_head.weight
     before = head.detach().clone()

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from dna.cli import look, play, run
+from dna.cli import look, measure, play, run
 from dna.errors import DnaError
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
@@ -49,6 +49,7 @@ _root.__doc__ = HELP
 run.register(app)
 play.register(app)
 look.register(app)
+measure.register(app)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -19,6 +19,7 @@ from dna.envs.guard import guard
 from dna.envs.workers import Cast, Crew, cores
 from dna.errors import BadInput, EnvironmentFailure, MissingExtra
 from dna.marks import draw_time
+from dna.planes import interleave
 from dna.spaces import ActionSpec, ObservationSpec, Stack
 from dna.worlds import ATARI, Atari
 
@@ -54,13 +55,17 @@ class AtariVector:
         with guard(self.name):
             self.crew = Solo(cast) if workers == 1 else Crew(self.name, cast, workers)
         self.board = self.crew.board
-        self.stacks: Array = np.zeros((self.agents, self.depth, size, size), dtype=np.uint8)
+        # The last frames of all agents, oldest first; the arrays go round.
+        self.planes: list[Array] = [
+            np.zeros((self.agents, size, size), dtype=np.uint8) for _ in range(self.depth)
+        ]
 
     def reset(self) -> Array:
         """First observations of new games."""
         with guard(self.name):
             self.crew.run(b"r")
-        self.stacks = np.repeat(self.board["frame"][:, None], self.depth, axis=1)
+        for plane in self.planes:
+            plane[:] = self.board["frame"]
         return self._observe()
 
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
@@ -96,29 +101,30 @@ class AtariVector:
 
     def _push(self, done: Array, valid: Array) -> dict[int, Array]:
         """Move the stacks on by a frame; returns the last stacks of episodes that ended."""
-        frame, before = self.board["frame"], self.stacks
-        # A new array each time, because the old one was handed out as an observation.
-        stacks = self.stacks = np.empty_like(before)
-        stacks[:, :-1] = before[:, 1:]
-        stacks[:, -1] = frame
-        if not valid.all():
-            stacks[~valid] = before[~valid]
+        frame, still = self.board["frame"], np.flatnonzero(~valid)
+        kept = [plane[still] for plane in self.planes]
+        oldest, *rest = self.planes
+        oldest[:] = frame
+        self.planes = [*rest, oldest]
+        for plane, old in zip(self.planes, kept, strict=True):
+            plane[still] = old
         finals: dict[int, Array] = {}
         for i in np.flatnonzero(done):
-            last = np.concatenate([stacks[i, :-1], self.board["final"][i, None]])
-            self._draw(last[None], self.board["last"][i, None])
+            last = np.stack([*(plane[i] for plane in rest), self.board["final"][i]])
+            self._draw(last[:1], self.board["last"][i, None])
             finals[int(i)] = np.moveaxis(last, 0, -1)
-            stacks[i] = frame[i]  # a first frame fills its stack
+            for plane in self.planes:
+                plane[i] = frame[i]  # a first frame fills its stack
         return finals
 
     def _observe(self) -> Array:
         """Stacks [A, H, W, K] with the time on their oldest frames, which leave next."""
-        self._draw(self.stacks, self.board["elapsed"])
-        return np.moveaxis(self.stacks, 1, -1)
+        self._draw(self.planes[0], self.board["elapsed"])
+        return interleave(self.planes)
 
-    def _draw(self, stacks: Array, elapsed: Array) -> None:
+    def _draw(self, frames: Array, elapsed: Array) -> None:
         if self.limit is not None:
-            draw_time(stacks[:, 0], elapsed, self.limit)
+            draw_time(frames, elapsed, self.limit)
 
     def uniform(self, rng: np.random.Generator) -> Array:
         """Actions drawn uniformly."""
@@ -129,11 +135,12 @@ class AtariVector:
         with guard(self.name):
             self.crew.run(b"w")
         saved = {name: self.board[name].copy() for name in SAVED}
-        return saved | {"stacks": self.stacks.copy()}
+        return saved | {"stacks": np.stack(self.planes, axis=1)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Go on from a snapshot."""
-        targets = {name: self.board[name] for name in SAVED} | {"stacks": self.stacks}
+        stacks = np.stack(self.planes, axis=1)
+        targets = {name: self.board[name] for name in SAVED} | {"stacks": stacks}
         expected = {name: (array.shape, array.dtype) for name, array in targets.items()}
         if {name: (array.shape, array.dtype) for name, array in state.items()} != expected:
             raise EnvironmentFailure(f"{self.name}: a snapshot of other settings")
@@ -142,7 +149,8 @@ class AtariVector:
             raise EnvironmentFailure(f"{self.name}: a snapshot of another set of actions")
         for name in SAVED:
             self.board[name][...] = state[name]
-        self.stacks = state["stacks"].copy()
+        for k, plane in enumerate(self.planes):
+            plane[:] = state["stacks"][:, k]
         with guard(self.name):
             self.crew.run(b"l")
 

@@ -1,0 +1,93 @@
+"""Our side of a measurement: a process that does one unit of work per line it reads.
+
+`python -m dna.bench.serve FAMILY INDEX` prepares a case; every line on its input is a turn,
+answered by one line of JSON. The line `limit` measures the machine instead (`dna.bench.limit`).
+"""
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from dna.bench import Case, cases
+from dna.bench.limit import env_rate, matmul_rate, operations
+from dna.estimate import estimate
+from dna.folder import RunFolder
+from dna.setup import How, build_environments, tune
+from dna.train import Run
+
+
+class Bench:
+    """A case that is measured a turn at a time."""
+
+    def __init__(self, case: Case, folder: Path, compile: Any = "auto") -> None:
+        self.case, how = case, How(compile=compile, tensorboard=False)
+        env = build_environments(case.config, 0, 0, how, None)
+        tune(how, env)
+        self.run = Run(case.config, 0, RunFolder(folder), env, how)
+        self.run.collector.warm_up()
+        if env.observation.kind == "image":
+            _clock_preprocessing(self.run)
+        self.operations: dict[str, float] | None = None
+
+    def turn(self) -> dict[str, Any]:
+        """Some iterations of algorithm 1: how many interactions, in what time, spent where."""
+        run = self.run
+        run.clock.take()
+        start = time.perf_counter()
+        for _ in range(self.case.iterations):
+            run.iterate()
+            run.iteration += 1
+        seconds = time.perf_counter() - start
+        return {
+            "interactions": self.case.iterations * self.case.config.batch,
+            "seconds": seconds,
+            "split": run.clock.take(),
+            "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }
+
+    def limit(self) -> dict[str, Any]:
+        """Speeds of the machine, and the operations of an interaction."""
+        if self.operations is None:
+            rollout = self.run.collector.collect(self.run.iteration, self.run.clock)
+            data, _ = estimate(rollout, self.run.networks, self.run.config.returns)
+            self.operations = operations(self.run, data)
+        return {
+            "matmul": matmul_rate(),
+            "env": env_rate(self.run),
+            "operations": self.operations,
+        }
+
+
+def _clock_preprocessing(run: Run) -> None:
+    """Show bytes becoming normalized floats as a part of its own."""
+    forward, clock = run.networks.preprocess.forward, run.clock
+
+    def timed(obs: Tensor) -> Tensor:
+        with clock("normalize"):
+            return forward(obs)
+
+    setattr(run.networks.preprocess, "forward", timed)  # noqa: B010  a method, says mypy
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    family, index = sys.argv[1], int(sys.argv[2])
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever libraries print goes elsewhere
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(cases(family)[index], Path(folder), *sys.argv[3:4])
+        for line in sys.stdin:
+            answer = bench.limit() if line.strip() == "limit" else bench.turn()
+            print(json.dumps(answer), file=out, flush=True)
+        bench.run.collector.env.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -104,7 +104,7 @@ def _convolutional(
     layers: list[nn.Module] = []
     for filters, kernel, stride in convolutions:
         filters *= settings.channels
-        layers += [nn.Conv2d(channels, filters, kernel, stride), nn.ReLU()]
+        layers += [nn.Conv2d(channels, filters, kernel, stride), nn.ReLU(inplace=True)]
         height, across = (height - kernel) // stride + 1, (across - kernel) // stride + 1
         channels = filters
     layers += [FlattenChannelsLast(), nn.Linear(height * across * channels, width)]
@@ -134,7 +134,7 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The residual sum."""
-        y: Tensor = self.second(torch.relu(self.first(torch.relu(x))))
+        y: Tensor = self.second(torch.relu_(self.first(torch.relu(x))))
         return x + y
 
 

@@ -7,6 +7,7 @@ after the settings were checked. Every error is one line on stderr and an exit c
 
 import sys
 import traceback
+import warnings
 from importlib.metadata import version
 from typing import Annotated
 
@@ -56,6 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command; the value is its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
+    warnings.showwarning = _note
     words = [word for word in words if word != "--debug"] or ["--help"]
     try:
         code = app(words, prog_name="dna", standalone_mode=False)
@@ -78,6 +80,10 @@ def main(argv: list[str] | None = None) -> int:
             return int(getattr(error, "exit_code", 1))
         text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return _fail(error, f"{text}; --debug shows the traceback", 1, debug)
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"dna: {message}", file=sys.stderr)
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dna.cli import options
 from dna.cli.display import show_progress
+from dna.cli.folders import check_folder, folder_of, prepare
+from dna.cli.seeds import tell, train_seeds
 from dna.config import Config, json_tree
 from dna.errors import BadInput, StorageFailure
 from dna.presets import for_environment
@@ -14,54 +17,6 @@ from dna.tweak import digest, parse_overrides, tweak
 
 if TYPE_CHECKING:
     from dna.setup import How
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. policy.sgd.epochs=1"),
-]
-Algorithm = Annotated[
-    Literal["dna", "ppo", "ppg"] | None, typer.Option("--algo", help="Algorithm [dna]")
-]
-Preset = Annotated[str | None, typer.Option(help="Start from this preset: `dna list presets`")]
-Profile = Annotated[
-    str | None, typer.Option(help="Lay this over the preset: as_run is the authors' code")
-]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Start from a config.json")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The run's seed")]
-Interactions = Annotated[
-    int | None,
-    typer.Option("--interactions", "--total-timesteps", min=1, help="Length of the run"),
-]
-Out = Annotated[Path | None, typer.Option(help="The run's folder [runs/<digest>]")]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute")]
-CheckpointEvery = Annotated[
-    int | None,
-    typer.Option(min=1, help="Interactions between checkpoints [a tenth of the run]"),
-]
-Threads = Annotated[
-    int | None, typer.Option(min=1, max=256, help="Torch threads [1 for small networks]")
-]
-EnvThreads = Annotated[
-    int | None,
-    typer.Option(min=1, max=256, help="Environment threads or processes [as fits]"),
-]
-Track = Annotated[
-    Literal["wandb", "trackio"] | None, typer.Option(help="Also log to this service")
-]
-Project = Annotated[
-    str, typer.Option("--project", "--wandb-project-name", help="The service's project")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the configuration and stop")]
-AllowImport = Annotated[
-    bool, typer.Option("--allow-import", help="Let ENV_ID be module:factory, which runs code")
-]
-Restart = Annotated[bool, typer.Option("--restart", help="Delete the folder's run, start over")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue the folder's run if there is one")
-]
-
 
 TRAIN_HELP = """Train an agent.
 
@@ -73,32 +28,37 @@ Examples:
 
   dna train ALE/Breakout-v5 --algo ppo --profile as_run
 
+  dna train HalfCheetah-v5 --seeds 8
+
   dna train my_package:make_env --allow-import returns.gamma=0.995 --interactions 300000
 """
 
 
 def train(
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="e.g. CartPole-v1")],
-    overrides: Overrides = None,
-    algo: Algorithm = None,
-    preset: Preset = None,
-    profile: Profile = None,
-    config: ConfigFile = None,
-    seed: Seed = 0,
-    interactions: Interactions = None,
-    out: Out = None,
-    device: Device = "auto",
-    checkpoint_every: CheckpointEvery = None,
-    threads: Threads = None,
-    env_threads: EnvThreads = None,
-    track: Track = None,
-    project: Project = "ppo-dna",
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    dry_run: DryRun = False,
-    allow_import: AllowImport = False,
-    restart: Restart = False,
-    resume: Resume = False,
+    overrides: options.Overrides = None,
+    algo: options.Algorithm = None,
+    preset: options.Preset = None,
+    profile: options.Profile = None,
+    config: options.ConfigFile = None,
+    seed: options.Seed = 0,
+    seeds: options.Seeds = None,
+    jobs: options.Jobs = None,
+    interactions: options.Interactions = None,
+    out: options.Out = None,
+    device: options.Device = "auto",
+    checkpoint_every: options.CheckpointEvery = None,
+    threads: options.Threads = None,
+    env_threads: options.EnvThreads = None,
+    compile: options.Compile = "auto",
+    track: options.Track = None,
+    project: options.Project = "ppo-dna",
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    dry_run: options.DryRun = False,
+    allow_import: options.AllowImport = False,
+    restart: options.Restart = False,
+    resume: options.Resume = False,
 ) -> None:
     start = (algo, preset, profile)
     settings = _settings(env_id, start, config, interactions, overrides or [])
@@ -108,21 +68,45 @@ def train(
         tree = {"digest": digest(settings, seed), "seed": seed, "config": json_tree(settings)}
         typer.echo(json.dumps(tree, indent=2))
         return
-    folder = out if out is not None else Path("runs") / digest(settings, seed)
-    _check_folder(folder, settings, seed, restart=restart, resume=resume)
-    how = _how(device, threads, env_threads, checkpoint_every, allow_import, restart)
-    _run(settings, seed, folder, how, quiet=quiet, as_json=as_json, track=(track, project))
+    how: dict[str, Any] = {"device": device, "threads": threads, "env_threads": env_threads}
+    how |= {"checkpoint_every": checkpoint_every, "compile": compile}
+    how |= {"allow_import": allow_import}
+    if seeds is not None:
+        if track is not None:
+            raise BadInput("--track: not with --seeds; track runs one by one")
+        many = [(seed + i, folder_of(settings, seed + i, out, many=True)) for i in range(seeds)]
+        prepare(settings, many, restart=restart, resume=resume)
+        found = train_seeds(settings, many, jobs, _words(how), quiet=quiet)
+        tell(found, as_json)
+        return
+    folder = folder_of(settings, seed, out)
+    check_folder(folder, settings, seed, restart=restart, resume=resume)
+    done = _how(**how, restart=restart)
+    _run(settings, seed, folder, done, quiet=quiet, as_json=as_json, track=(track, project))
+
+
+def _words(how: dict[str, Any]) -> list[str]:
+    """The same choices as options of `dna resume`."""
+    words: list[str] = []
+    for name, value in how.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif value is not None and value is not False:
+            words += [option, str(value)]
+    return words
 
 
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")],
-    device: Device = "auto",
-    checkpoint_every: CheckpointEvery = None,
-    threads: Threads = None,
-    env_threads: EnvThreads = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    allow_import: AllowImport = False,
+    device: options.Device = "auto",
+    checkpoint_every: options.CheckpointEvery = None,
+    threads: options.Threads = None,
+    env_threads: options.EnvThreads = None,
+    compile: options.Compile = "auto",
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    allow_import: options.AllowImport = False,
 ) -> None:
     """Continue a run from its newest checkpoint, in the same folder.
 
@@ -136,21 +120,24 @@ def resume(
         result = folder.result() or {}
         typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
         return
-    how = _how(device, threads, env_threads, checkpoint_every, allow_import)
+    how = _how(
+        device=device,
+        threads=threads,
+        env_threads=env_threads,
+        checkpoint_every=checkpoint_every,
+        allow_import=allow_import,
+        compile=compile,
+    )
     _run(config, seed, run, how, quiet=quiet, as_json=as_json, track=(None, ""))
 
 
-def _how(
-    device: Literal["auto", "cpu", "cuda"],
-    threads: int | None,
-    env_threads: int | None,
-    checkpoint_every: int | None,
-    allow_import: bool,
-    restart: bool = False,
-) -> "How":
-    from dna.setup import How  # only now: it brings torch
+def _how(**how: Any) -> "How":
+    from dna.compiled import has_compiler  # only now: it brings torch
+    from dna.setup import How
 
-    return How(device, threads, env_threads, checkpoint_every, allow_import, restart)
+    if how["compile"] == "on" and not has_compiler():
+        raise BadInput("--compile on: needs a C++ compiler (g++ or clang++); or leave it out")
+    return How(**how)
 
 
 def _settings(
@@ -181,26 +168,6 @@ def _settings(
     else:
         base = for_environment(env_id, *start)
     return tweak(base, **changes)
-
-
-def _check_folder(
-    path: Path, config: Config, seed: int, *, restart: bool, resume: bool
-) -> None:
-    from dna.folder import RunFolder
-
-    folder = RunFolder(path)
-    if restart and resume:
-        raise BadInput("--restart, --resume: give one of them")
-    if not folder.exists or restart:
-        return
-    if not resume:
-        raise BadInput(
-            f"{path}: holds a run already; add --resume or --restart, or another --out"
-        )
-    if folder.read() != (config, seed):
-        raise BadInput(
-            f"{path}: holds a run with other settings; `dna show {path}` prints them"
-        )
 
 
 def _run(

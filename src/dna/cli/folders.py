@@ -1,0 +1,47 @@
+"""Which folder a run goes to, and whether it may."""
+
+from pathlib import Path
+
+from dna.config import Config
+from dna.errors import BadInput
+from dna.tweak import digest
+
+
+def folder_of(config: Config, seed: int, out: Path | None, *, many: bool = False) -> Path:
+    """Named by the digest, or as the user says; several seeds share the user's folder."""
+    if out is None:
+        return Path("runs") / digest(config, seed)
+    return out / f"seed{seed}" if many else out
+
+
+def prepare(
+    config: Config, many: list[tuple[int, Path]], *, restart: bool, resume: bool
+) -> None:
+    """The folders of several seeds: all may be used, or none is touched."""
+    from dna.folder import RunFolder
+
+    for seed, path in many:
+        check_folder(path, config, seed, restart=restart, resume=resume)
+    for _, path in many if restart else []:
+        folder = RunFolder(path)
+        folder.check_free()
+        folder.clear()
+
+
+def check_folder(path: Path, config: Config, seed: int, *, restart: bool, resume: bool) -> None:
+    """Refuse to mix a run with another, or to start over without being told."""
+    from dna.folder import RunFolder
+
+    folder = RunFolder(path)
+    if restart and resume:
+        raise BadInput("--restart, --resume: give one of them")
+    if not folder.exists or restart:
+        return
+    if not resume:
+        raise BadInput(
+            f"{path}: holds a run already; add --resume or --restart, or another --out"
+        )
+    if folder.read() != (config, seed):
+        raise BadInput(
+            f"{path}: holds a run with other settings; `dna show {path}` prints them"
+        )

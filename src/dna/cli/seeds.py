@@ -1,0 +1,87 @@
+"""`dna train … --seeds N`: a run per seed, side by side, and what they come to."""
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dna.config import Config
+
+if TYPE_CHECKING:
+    from dna.pool import Task
+
+
+def train_seeds(
+    config: Config,
+    seeds: Sequence[tuple[int, Path]],
+    jobs: int | None,
+    words: list[str],
+    *,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Train every seed in its folder, show a line for each; scores and their mean."""
+    from dna.pool import Task, check, jobs_for, run_all
+
+    tasks = [Task(config, seed, folder) for seed, folder in seeds]
+    with _table(config, quiet) as told:
+        run_all(tasks, jobs or jobs_for(config), words, told)
+    check(tasks)
+    return summary(tasks)
+
+
+def summary(tasks: Sequence["Task"]) -> dict[str, Any]:
+    """Each run's result, and mean and standard error of their scores."""
+    results = [task.result() or {} for task in tasks]
+    scores = [r["score"] for r in results if r.get("score") is not None]
+    error = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else None
+    return {
+        "runs": results,
+        "mean": statistics.mean(scores) if scores else None,
+        "standard_error": error,
+    }
+
+
+def tell(found: dict[str, Any], as_json: bool) -> None:
+    """The end of the command."""
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for result in found["runs"]:
+        score = "-" if result["score"] is None else f"{result['score']:.2f}"
+        typer.echo(f"seed {result['seed']}: score {score}  {result['run']}")
+    if found["standard_error"] is not None:
+        count = len(found["runs"])
+        mean, error = found["mean"], found["standard_error"]
+        typer.echo(f"mean {mean:.2f} ± {error:.2f} (standard error over {count} seeds)")
+
+
+@contextmanager
+def _table(config: Config, quiet: bool) -> Iterator[Callable[[Sequence["Task"]], None]]:
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda tasks: None
+        return
+    with Live(console=console, refresh_per_second=4) as live:
+        yield lambda tasks: live.update(_rows(config, tasks))
+
+
+def _rows(config: Config, tasks: Sequence["Task"]) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in ("seed", "state", "score"):
+        table.add_column(name, justify="right" if name == "score" else "left")
+    table.add_column(config.env.id or "", ratio=1)
+    total = config.interactions
+    for task in tasks:
+        score = "-" if task.score is None else f"{task.score:.2f}"
+        bar = ProgressBar(total=total, completed=min(task.interactions, total))
+        table.add_row(str(task.seed), Text(task.state), score, bar)
+    return table

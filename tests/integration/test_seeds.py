@@ -1,0 +1,89 @@
+"""`dna train … --seeds N`: each seed as if alone, and nothing lost when stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dna.cli import main
+from dna.pool import jobs_for
+from dna.presets import for_environment
+from helpers import bytes_of
+
+SMALL = ["CartPole-v1", "--interactions", "3072", "horizon=128", "agents=8"]
+FILES = ("metrics.jsonl", "episodes.csv", "config.json", "policy/policy.safetensors")
+
+
+def test_each_seed_is_the_run_it_would_be_alone(tmp_path, capsys):
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    assert main(["train", *SMALL, "--seeds", "3", "--seed", "4", "--out", str(together)]) == 0
+    out = capsys.readouterr().out
+    assert [line.split(":")[0] for line in out.splitlines()[:3]] == [
+        "seed 4",
+        "seed 5",
+        "seed 6",
+    ]
+    assert "standard error over 3 seeds" in out
+    assert main(["train", *SMALL, "--seed", "5", "--out", str(alone), "--quiet"]) == 0
+    assert bytes_of(together / "seed5", *FILES) == bytes_of(alone, *FILES)
+    others = [(together / f"seed{s}/metrics.jsonl").read_bytes() for s in (4, 6)]
+    assert (alone / "metrics.jsonl").read_bytes() not in others
+
+
+def test_finished_seeds_are_not_run_again(tmp_path, capsys):
+    words = ["train", *SMALL, "--out", str(tmp_path), "--json"]
+    assert main([*words, "--seeds", "1"]) == 0
+    stamp = (tmp_path / "seed0/done").stat().st_mtime_ns
+    assert main([*words, "--seeds", "2"]) == 2
+    assert "seed0: holds a run already" in capsys.readouterr().err
+    assert not (tmp_path / "seed1").exists()
+    assert main([*words, "--seeds", "2", "--resume"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [run["seed"] for run in found["runs"]] == [0, 1]
+    scores = [run["score"] for run in found["runs"]]
+    assert found["mean"] == pytest.approx(sum(scores) / 2)
+    assert (tmp_path / "seed0/done").stat().st_mtime_ns == stamp
+
+
+def test_a_stopped_list_saves_and_goes_on(tmp_path):
+    words = [sys.executable, "-m", "dna", "train", "CartPole-v1", "--seeds", "2"]
+    words += ["--out", str(tmp_path), "--interactions", "40960"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    begun = [tmp_path / f"seed{s}/metrics.jsonl" for s in (0, 1)]
+    while not all(path.exists() and path.stat().st_size for path in begun):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert "with --resume goes on" in err
+    for s in (0, 1):
+        assert list((tmp_path / f"seed{s}/checkpoints").iterdir())
+        assert not (tmp_path / f"seed{s}/done").exists()
+    assert subprocess.run([*words, "--resume"], capture_output=True).returncode == 0
+    assert all((tmp_path / f"seed{s}/done").exists() for s in (0, 1))
+
+
+def test_a_seed_that_fails_is_named_in_one_line(tmp_path, capsys):
+    words = ["train", "CartPole-v1", "--seeds", "2", "--out", str(tmp_path)]
+    code = main([*words, "--interactions", "2048", "joint.sgd.epochs=1"])
+    assert code == 2, "a wrong setting is refused before anything starts"
+    assert not list(tmp_path.iterdir())
+    capsys.readouterr()
+    code = main([*words, "--interactions", "2048", "env.options.nonsense=1"])
+    err = capsys.readouterr().err
+    assert code == 2
+    assert "2 of 2 runs failed: CartPole-v1" in err
+    assert "nonsense" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_images_take_all_cores_for_one_run():
+    assert jobs_for(for_environment("ALE/Pong-v5")) == 1
+    assert jobs_for(for_environment("procgen/coinrun")) == 1
+    assert jobs_for(for_environment("CartPole-v1")) == os.cpu_count()

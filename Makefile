@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := runs/demo
 
-.PHONY: install demo test test-all worlds slow check format bench docs clean
+.PHONY: install demo test test-all worlds slow check format peers bench docs clean
 
 install: .venv/installed
 
@@ -47,12 +47,26 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install  ## interactions per second and where the time goes; Atari backends
-	$(BIN)/python benchmarks/throughput.py
+peers: .venv-peers/installed  ## the libraries that `dna bench --against` compares with
+
+.venv-peers/installed: benchmarks/peers/requirements.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+bench: install peers  ## speed beside the peers and the machine's limit: an hour, nothing beside it
+	$(BIN)/dna bench atari --against sb3,cleanrl-style --out benchmarks/results/atari.json
+	$(BIN)/dna bench mujoco --against sb3,sbx,cleanrl-style --out benchmarks/results/mujoco.json
+	$(BIN)/dna bench minatar --against sb3 --out benchmarks/results/minatar.json
+	$(BIN)/dna bench procgen --against cleanrl-style --out benchmarks/results/procgen.json
+	$(BIN)/python benchmarks/seeds.py --out benchmarks/results/seeds.json
+	$(BIN)/python benchmarks/growth.py --out benchmarks/results/growth.json
 	$(BIN)/python benchmarks/atari_backends.py
+	$(BIN)/python benchmarks/tables.py
 
 docs: install  ## the documents are Markdown: check their links, symbols and code blocks
 	$(BIN)/python -m pytest -q tests/paper
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from dna.frames import moved
 from dna.networks import Networks
 
 Array = npt.NDArray[Any]
@@ -46,7 +47,8 @@ class TorchActor:
     @torch.inference_mode()
     def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array]:
         """One forward pass."""
-        pi = self.networks.pi(torch.from_numpy(obs)).pi.cpu()
+        states = moved(torch.from_numpy(obs), self.networks.device)
+        pi = self.networks.pi(states).pi.cpu()
         action = self.networks.distribution.sample(pi, torch.from_numpy(noise))
         return pi.numpy(), action.numpy()
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dna.frames import Frames, Joined
+from dna.frames import Frames, Joined, moved
 
 Batch = dict[str, Tensor]
 #: Rows of observations: `obs[index]` and `len(obs)` are all that is asked of them.
@@ -64,21 +64,32 @@ class Experience:
         return Experience(self.obs, self.columns | columns)
 
     def to(self, device: torch.device) -> "Experience":
-        """On a device; frames stored once stay on the host and move as mini-batches."""
-        obs = self.obs.to(device) if isinstance(self.obs, Tensor) else self.obs
-        return Experience(obs, {name: c.to(device) for name, c in self.columns.items()})
+        """On a device, observations as the bytes they are; a replay's stay on the host."""
+        obs = self.obs
+        if isinstance(obs, Tensor):
+            obs = moved(obs, device)
+        elif isinstance(obs, Frames):
+            obs = obs.to(device)
+        return Experience(obs, {name: moved(c, device) for name, c in self.columns.items()})
 
 
-def minibatches(experience: Experience, size: int, rng: np.random.Generator) -> Iterator[Batch]:
-    """One epoch: every row once, in a fresh order, `size` rows at a time."""
+def minibatches(
+    experience: Experience, size: int, rng: np.random.Generator, together: int = 1
+) -> Iterator[Batch]:
+    """One epoch: every row once, in a fresh order, `size` rows at a time.
+
+    For a step that walks several, so many mini-batches come one behind the other in one batch.
+    """
     order = torch.from_numpy(rng.permutation(len(experience)))
-    device = experience["weight"].device
-    for rows in torch.split(order, size):
+    device, obs = experience["weight"].device, experience.obs
+    parts = list(torch.split(order, size))
+    if not isinstance(obs, Tensor):
         # Which rows meet is what counts; in order they are found faster in memory.
-        rows = rows.sort().values
-        on_device = rows.to(device)
+        parts = [part.sort().values for part in parts]
+    for start in range(0, len(parts), together):
+        rows = torch.cat(parts[start : start + together])
+        on_device = moved(rows, device)
         mb = {name: column[on_device] for name, column in experience.columns.items()}
-        obs = experience.obs
         yield mb | {"obs": obs[on_device] if isinstance(obs, Tensor) else obs[rows]}
 
 

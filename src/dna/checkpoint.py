@@ -121,8 +121,7 @@ def restore(saved: Saved, parts: Parts) -> None:
     networks, collector = parts.networks, parts.collector
     networks.load_state_dict(_under(saved.tensors, "networks"))
     numbered = _numbered(saved.tensors, "replay")
-    rollouts = [_rollout_from(tensors).to(networks.device) for tensors in numbered.values()]
-    parts.replay.rollouts = rollouts
+    parts.replay.rollouts = [_rollout_from(tensors) for tensors in numbered.values()]
     for phase, optimizer in parts.optimizers.items():
         slots = _numbered(saved.tensors, f"optimizer/{phase}")
         groups = optimizer.state_dict()["param_groups"]

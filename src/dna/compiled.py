@@ -49,8 +49,7 @@ class Compiled:
     ) -> None:
         self.eager = Eager(phase, networks, weights, clock=clock)
         self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
-        self.phase, self.weights, self.steps = phase, weights, steps
-        self.rows = steps * phase.sgd.minibatch
+        self.phase, self.weights, self.minibatches = phase, weights, steps
         self.objective = _Objective(phase, networks)
         self.compiled = torch.compile(
             self._walk, fullgraph=True, dynamic=False, options=_options(networks.device)
@@ -90,7 +89,7 @@ class Compiled:
         sums: Metrics = {}
         for mb in _pieces(data, self.phase.sgd.minibatch):
             for name, value in self.eager(mb, progress).items():
-                sums[name] = sums.get(name, torch.zeros(())) + value.detach() / self.steps
+                sums[name] = sums.get(name, torch.zeros(())) + value.detach() / self.minibatches
         return sums
 
     def _state(self) -> list[Tensor]:
@@ -101,6 +100,9 @@ class Compiled:
             moments["step"] = torch.zeros((), dtype=torch.float32, device=vector.device)
             moments["exp_avg"] = torch.zeros_like(vector.detach())
             moments["exp_avg_sq"] = torch.zeros_like(vector.detach())
+            if vector.device.type == "cuda":  # graphs replay addresses
+                for tensor in (self.weights.theta, *moments.values()):
+                    torch._dynamo.mark_static_address(tensor)
         return [vector.detach(), moments["exp_avg"], moments["exp_avg_sq"], moments["step"]]
 
     def _scalars(self, progress: float) -> tuple[Tensor, Tensor]:
@@ -127,7 +129,7 @@ class Compiled:
             scale = exp_avg_sq.sqrt() / second.sqrt() + self.phase.sgd.adam_eps
             theta.sub_(rate / first * (exp_avg / scale))
             for name, value in (metrics | {"gradient_norm": norm}).items():
-                part = value / self.steps
+                part = value / self.minibatches
                 sums[name] = sums[name] + part if name in sums else part
         return sums
 
@@ -168,8 +170,8 @@ def make_steps(
     steps: dict[str, Step] = {}
     for phase in config.phases:
         if compile == "on" or (compile == "auto" and pays(config, phase, networks)):
-            minibatches = config.batch * _rollouts(phase) // phase.sgd.minibatch
-            walked = steps_per_call(minibatches)
+            whole = config.batch * _rollouts(phase) // phase.sgd.minibatch
+            walked = steps_per_call(whole)
             steps[phase.name] = Compiled(phase, networks, weights, walked, clock)
         else:
             micro = MICRO if networks.obs.kind == "image" else None

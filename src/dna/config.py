@@ -62,6 +62,7 @@ class Network(Frozen):
     depth: Annotated[int, Field(ge=1, le=16)] = 2
     activation: Literal["tanh", "relu"] = "tanh"
     init: Literal["orthogonal", "authors"] = "orthogonal"
+    precision: Literal["bfloat16"] | None = None  # of the encoder's arithmetic; None: float32
 
 
 class ObservationNorm(Frozen):

@@ -28,7 +28,24 @@ def build_encoder(settings: Network, obs: ObservationSpec) -> tuple[nn.Module, n
     name = _choose(settings, obs)
     width = settings.width or _WIDTH[name]
     activation = _activation(settings) if name == "mlp" else nn.ReLU()
-    return _BUILDERS[name](settings, obs, width), activation, width
+    encoder = _BUILDERS[name](settings, obs, width)
+    if settings.precision == "bfloat16":
+        encoder = InBfloat16(encoder)
+    return encoder, activation, width
+
+
+class InBfloat16(nn.Module):
+    """An encoder whose products are computed in bfloat16, from and to float32."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features in float32; weights and their gradients stay in float32 too."""
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            features: Tensor = self.encoder(x)
+        return features.float()
 
 
 def init_head(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dna.marks import draw_time
+from dna.marks import BAR, draw_time
 from dna.planes import interleave
 from dna.spaces import Stack
 
@@ -44,7 +44,12 @@ class Frames:
         depth = len(self.frames) - len(self.age) + 1
         planes = self.frames.new_empty((depth, len(index), *self.frames.shape[2:]))
         self.fill(planes, index)
-        return torch.from_numpy(interleave(list(planes.numpy())))
+        return _interleaved(planes)
+
+    def to(self, device: torch.device) -> "Frames":
+        """The frames themselves on a device, as bytes; what finds them stays on the host."""
+        frames = moved(self.frames, device)
+        return Frames(frames, self.age, self.elapsed, self.limit, self.rows)
 
     def fill(self, planes: Tensor, index: Tensor) -> None:
         """The frames of these rows, [K, B, H, W], with the time on the oldest."""
@@ -54,10 +59,20 @@ class Frames:
         back = torch.minimum(torch.arange(depth - 1, -1, -1)[:, None], self.age[t, a])
         rows = (t + depth - 1 - back) * agents + a
         single = self.frames.flatten(0, 1).flatten(1)
-        for plane, row in zip(planes, rows, strict=True):
+        for plane, row in zip(planes, moved(rows, planes.device), strict=True):
             torch.index_select(single, 0, row, out=plane.flatten(1))
         if self.limit is not None:
-            draw_time(planes[0].numpy(), self.elapsed[t, a].numpy(), self.limit)
+            self._draw_time(planes[0], self.elapsed[t, a].numpy(), self.limit)
+
+    @staticmethod
+    def _draw_time(oldest: Tensor, elapsed: Array, limit: int) -> None:
+        if oldest.device.type == "cpu":
+            draw_time(oldest.numpy(), elapsed, limit)
+            return
+        # Drawn on the host into the few rows it fills, then copied over.
+        strip = np.zeros((len(oldest), BAR, oldest.shape[2]), dtype=np.uint8)
+        draw_time(strip, elapsed, limit)
+        oldest[:, -BAR:] = moved(torch.from_numpy(strip), oldest.device)
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint holds."""
@@ -125,7 +140,20 @@ def _joined(taken: list[tuple[Tensor | Frames, slice, Tensor]], rows: int) -> Te
     for part, place, index in taken:
         assert isinstance(part, Frames)
         part.fill(planes[:, place], index)
+    return _interleaved(planes)
+
+
+def _interleaved(planes: Tensor) -> Tensor:
+    if planes.device.type != "cpu":
+        return planes.permute(1, 2, 3, 0).contiguous()
     return torch.from_numpy(interleave(list(planes.numpy())))
+
+
+def moved(x: Tensor, device: torch.device) -> Tensor:
+    """On the device; from memory that it reads by itself, so that nobody waits."""
+    if device.type == "cuda" and x.device.type == "cpu":
+        x = x.pin_memory()
+    return x.to(device, non_blocking=True)
 
 
 class ObservationWriter:

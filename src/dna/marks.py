@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-#: Pixels of an action's mark each way, and of the time bar's border.
-MARK, BORDER = 4, 3
+#: Pixels of an action's mark each way, of the time bar's border, and rows of the bar.
+MARK, BORDER, BAR = 4, 3, 4
 #: Brightness of time to come and of time gone.
 AHEAD, GONE = 64, 255
 
@@ -34,5 +34,5 @@ def draw_time(frames: Array, elapsed: Array, limit: int) -> None:
     partly = AHEAD + np.floor((GONE - AHEAD) * (reached - whole))
     bar = np.where(columns < whole[:, None], GONE, AHEAD)
     bar = np.where(columns == whole[:, None], partly[:, None], bar)
-    frames[:, height - 4 :] = 0
-    frames[:, height - 3 : height - 1, BORDER : width - BORDER] = bar[:, None]
+    frames[:, height - BAR :] = 0
+    frames[:, height - BAR + 1 : height - 1, BORDER : width - BORDER] = bar[:, None]

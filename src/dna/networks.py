@@ -14,6 +14,7 @@ from dna.batch import Observations, in_chunks
 from dna.config import Config, Network
 from dna.distributions import distribution
 from dna.encoders import build_encoder, init_head
+from dna.frames import moved
 from dna.spaces import ActionSpec, ObservationSpec
 from dna.statistics import ObservationNormalizer
 
@@ -46,7 +47,7 @@ class Preprocess(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """s' = gain · clip((s − s_μ) / s_σ, −clip, clip); bytes first become [0, 1]."""
-        obs = obs.to(self.shift.device, non_blocking=True)
+        obs = moved(obs, self.shift.device)
         if self.spec.dtype == "uint8" and self.spec.kind == "image":
             x = self._pixels(obs)
         else:

@@ -23,7 +23,7 @@ from dna.phases import Metrics, freeze, is_mean_over_rows, loss
 class Step(Protocol):
     """Moves a phase's weights by one mini-batch, or by several one after the other."""
 
-    rows: int  # of data that it takes at once
+    minibatches: int  # that it takes at once
     optimizer: torch.optim.Adam
     clock: Clock
 
@@ -49,13 +49,16 @@ def run_phase(
         data = data.with_columns(freeze(phase, networks, data))
     meter = Meter()
     for _ in range(phase.sgd.epochs):
-        for mb in step.clock.each("gather", minibatches(data, step.rows, rng)):
-            meter.add(step(mb, progress))
+        batches = minibatches(data, phase.sgd.minibatch, rng, step.minibatches)
+        for batch in step.clock.each("gather", batches):
+            meter.add(step(batch, progress))
     return meter.means(phase.name) | {f"{phase.name}/learning_rate": learning_rate}
 
 
 class Eager:
     """A step by torch's own operators."""
+
+    minibatches = 1
 
     def __init__(
         self,

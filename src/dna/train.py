@@ -159,13 +159,13 @@ class Run:
         rollout = self.collector.collect(self.iteration, clock)
         with clock("returns"):
             experience, metrics = estimate(rollout, networks, config.returns)
+            self.replay.add(experience)  # on the host: a GPU may not hold 32 rollouts
             experience = experience.to(networks.device)
-            self.replay.add(experience)
         for phase in config.phases:
             if due(phase, self.iteration):
                 data = experience
                 if phase.reads == "replay":
-                    data = self.replay.experience(phase.every)
+                    data = self.replay.experience(phase.every).to(networks.device)
                 rng = generator(self.seed, f"shuffle/{phase.name}", self.iteration)
                 step = self.steps[phase.name]
                 with clock(phase.name):

@@ -48,8 +48,8 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 }
 
 
-#: Optional sections that configurations of the first version did not have.
-_LATER = {"atari", "procgen", "repeat_penalty"}
+#: Optional settings that configurations of the first version did not have.
+_LATER = {"atari", "procgen", "repeat_penalty", "precision"}
 #: Brackets in one value: a whole list of phases has far fewer.
 MOST_BRACKETS = 100
 
@@ -123,7 +123,7 @@ def digest(config: Config, seed: int | None = None) -> str:
     Sections that came later are left out while they are off, so that runs keep their names.
     """
     tree = json_tree(config)
-    for section in (tree, tree["env"]):
+    for section in (tree, tree["env"], tree["network"]):
         for name in _LATER & section.keys():
             if section[name] is None:
                 del section[name]

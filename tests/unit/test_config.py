@@ -404,7 +404,7 @@ def test_the_seed_is_part_of_a_runs_digest():
 WORDS = [
     "other", "minibatch", "per_dimension", "logit_mse", "features", "skip", "authors",
     "carry_last", "policy", "impala", "relu", "terminal", "minimal", "hidden", "easy",
-    "ALE/other", "procgen/other",
+    "ALE/other", "procgen/other", "bfloat16",
 ]  # fmt: skip
 #: What a phase *is* cannot be changed; everything else can.
 FIXED = ("kind", "trains", "reads")

@@ -8,10 +8,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dna.config import SGD, Config, Distil, Joint, Network, ObservationNorm, Policy, Value
+from dna.config import (
+    SGD,
+    Config,
+    Distil,
+    Joint,
+    Network,
+    ObservationNorm,
+    Policy,
+    Value,
+    json_tree,
+)
 from dna.errors import BadInput
 from dna.networks import PROJECTION, Networks, Preprocess
 from dna.spaces import ActionSpec, ObservationSpec
+from dna.tweak import digest, from_tree, tweak
+from helpers import tiny
 
 STEPS = SGD(epochs=1, minibatch=2)
 DNA = (Policy(sgd=STEPS), Value(sgd=STEPS), Distil(sgd=STEPS))
@@ -347,3 +359,31 @@ def test_the_small_encoder_refuses_images_smaller_than_its_filter():
 @pytest.mark.parametrize("spec", [ATARI, VECTOR, EIGHTEEN, ActionSpec("gaussian", (3,))])
 def test_a_space_survives_json(spec):
     assert type(spec).from_json(spec.to_json()) == spec
+
+
+# ── precision ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_encoder_may_compute_in_bfloat16_and_answers_in_float32():
+    spec = ObservationSpec("image", (40, 44, 3), "uint8")
+    config = tweak(tiny("dna", None), **{"network.precision": "bfloat16"})
+    torch.manual_seed(0)
+    rough = Networks(config, spec, ActionSpec("categorical", (3,)))
+    torch.manual_seed(0)
+    fine = Networks(tiny("dna", None), spec, ActionSpec("categorical", (3,)))
+    x = observations(spec, 6)
+    ours, theirs = rough.pi(x), fine.pi(x)
+    assert {ours.pi.dtype, ours.value.dtype, ours.features.dtype} == {torch.float32}
+    torch.testing.assert_close(ours.features, theirs.features, rtol=0.05, atol=0.02)
+    assert not torch.equal(ours.features, theirs.features)
+    ours.features.square().mean().backward()
+    touched = [p.grad for p in rough.policy.encoder.parameters()]
+    assert all(g is not None and g.dtype == torch.float32 for g in touched)
+
+
+def test_float32_leaves_every_run_its_name():
+    config = tiny("dna", "CartPole-v1")
+    tree = json_tree(config)
+    assert tree["network"].pop("precision") is None
+    assert digest(from_tree(tree)) == digest(config)
+    assert digest(tweak(config, **{"network.precision": "bfloat16"})) != digest(config)

@@ -1,0 +1,110 @@
+"""Eight seeds: a process each, or all in one process with batched weights?
+
+For an environment: seconds of one run alone, of eight runs as `dna train --seeds 8` makes
+them, and microseconds of a compiled update for one seed and for eight at once (`vmap`).
+
+    python benchmarks/seeds.py --out benchmarks/results/seeds.json
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dna.batch import Batch
+from dna.compiled import Compiled
+from dna.config import Config
+from dna.envs import Making, make
+from dna.flat import FlatWeights
+from dna.networks import Networks
+from dna.presets import for_environment
+from dna.storage import write_json
+
+SEEDS = 8
+CASES = {"HalfCheetah-v5": 40_960, "MinAtar/Breakout-v1": 131_072}
+
+
+def seconds_of(env_id: str, seeds: int, interactions: int) -> float:
+    """Wall-clock of the whole command, start-up included."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "dna", "train", env_id, "--seeds", str(seeds)]
+        words += ["--interactions", str(interactions), "--out", folder, "--quiet"]
+        words += ["--compile", "on" if "Cheetah" in env_id else "auto"]
+        start = time.perf_counter()
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - start
+
+
+def update(env_id: str, seeds: int) -> float:
+    """Microseconds of one compiled update of every seed's value network."""
+    config = for_environment(env_id)
+    step, data = prepared(config)
+    state = step._state()
+    scalars = step._scalars(0.0)
+    if seeds == 1:
+        work = torch.compile(step._walk, fullgraph=True, dynamic=False)
+        return microseconds(lambda: work(state, *scalars, data)) / step.minibatches
+    states = [torch.stack([part] * seeds) for part in state]
+    batch = {name: torch.stack([column] * seeds) for name, column in data.items()}
+    many = torch.vmap(step._walk, in_dims=([0, 0, 0, 0], None, None, 0))
+    work = torch.compile(many, fullgraph=True, dynamic=False)
+    return microseconds(lambda: work(states, *scalars, batch)) / step.minibatches
+
+
+def prepared(config: Config) -> tuple[Compiled, Batch]:
+    """A step of the value phase, and rows for it."""
+    env = make(config.env, Making(1, (0,)))
+    networks = Networks(config, env.observation, env.action)
+    phase = next(phase for phase in config.phases if phase.kind == "value")
+    step = Compiled(phase, networks, FlatWeights(networks), 1)
+    rows = phase.sgd.minibatch
+    obs = torch.from_numpy(env.reset()).expand(rows, *env.observation.shape).clone()
+    env.close()
+    return step, {"obs": obs, "v_targ": torch.randn(rows), "weight": torch.ones(rows)}
+
+
+def microseconds(work: Callable[[], Any]) -> float:
+    with torch.no_grad():
+        for _ in range(20):
+            work()
+        turns = []
+        for _ in range(5):
+            start = time.perf_counter()
+            for _ in range(200):
+                work()
+            turns.append((time.perf_counter() - start) / 200)
+    return statistics.median(turns) * 1e6
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    out = parser.parse_args().out
+    found: dict[str, Any] = {}
+    for env_id, interactions in CASES.items():
+        seconds_of(env_id, 1, interactions)  # fills the compiler's cache
+        found[env_id] = {
+            "interactions": interactions,
+            "one_seed_seconds": seconds_of(env_id, 1, interactions),
+            "eight_processes_seconds": seconds_of(env_id, SEEDS, interactions),
+        }
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found[env_id][f"update_one_seed_us_{threads}_threads"] = update(env_id, 1)
+            found[env_id][f"update_eight_seeds_us_{threads}_threads"] = update(env_id, SEEDS)
+    print(json.dumps(found, indent=2))
+    if out is not None:
+        write_json(out, found)
+
+
+if __name__ == "__main__":
+    main()

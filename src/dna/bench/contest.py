@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -58,12 +59,15 @@ class Contestant:
     def close(self) -> None:
         """Its input ends, and so does it."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.process.stdout.close()
         self.words.close()
 
 

@@ -1,12 +1,13 @@
 """A run's state as safetensors + JSON, and back. No pickle.
 
 Everything that training carries from one iteration to the next: both networks, one Adam per
-phase, both normalizers, the scores' window and counters, PPG's replay. Generators need no
-state (`dna.randomness`). Environments restart, and with them what is counted per episode:
-`exact` says so.
+phase, both normalizers, penalty counters, the states acted on, unfinished episodes, scores and
+counters, PPG's replay, and the environments themselves where they can be saved. Generators
+need no state (`dna.randomness`), and schedules are functions of the interactions.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import torch
 from torch import Tensor
 
 from dna.batch import Experience
-from dna.errors import StorageFailure
+from dna.envs import Array
+from dna.errors import EnvironmentFailure, StorageFailure
 from dna.frames import Frames
 from dna.networks import Networks
 from dna.replay import COLUMNS, Replay
@@ -28,12 +30,15 @@ from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 class Saved:
     """Where a run stood."""
 
+    path: Path
     iteration: int
     interactions: int
     lengths: dict[str, int]  # of the log files
     resumes: int
+    inexact: list[str]  # why the run is not the one that was never interrupted
+    setting: dict[str, Any]  # what the last bits depend on: torch, threads, …
     tensors: dict[str, Tensor]
-    state: dict[str, Any]
+    rejected: tuple[str, ...] = ()  # newer checkpoints that are damaged
 
 
 @dataclass(frozen=True)
@@ -48,14 +53,9 @@ class Parts:
 
 def save(folder: Path, parts: Parts, progress: dict[str, Any]) -> Path:
     """Write `checkpoints/<interactions>`; `progress` is what `Saved` gives back."""
-    scores = parts.collector.scores
-    state = progress | {
-        "interactions": scores.interactions,
-        "episodes": scores.episodes,
-        "window": list(scores.window),
-        "exact": False,  # environments restart
-    }
-    target = folder / "checkpoints" / f"{scores.interactions:012d}"
+    interactions = parts.collector.scores.interactions
+    state = progress | {"interactions": interactions}
+    target = folder / "checkpoints" / f"{interactions:012d}"
     files = {
         "state.json": json.dumps(state, indent=2).encode(),
         "rank0.safetensors": tensor_bytes(_tensors(parts)),
@@ -70,11 +70,11 @@ def _tensors(parts: Parts) -> dict[str, Tensor]:
     for phase, optimizer in parts.optimizers.items():
         for index, slots in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{phase}/{index}/{k}": v for k, v in slots.items()}
-    arrays: dict[str, Any] = {}
+    arrays = _prefixed("collector", collector.state())
     if networks.normalizer is not None:
         arrays |= _prefixed("observation", networks.normalizer.moments.state())
-    if collector.reward_normalizer is not None:
-        arrays |= _prefixed("reward", collector.reward_normalizer.moments.state())
+    if collector.env.inexact is None:
+        arrays |= _prefixed("env", collector.env.snapshot())
     for index, rollout in enumerate(parts.replay.rollouts):
         tensors |= {f"replay/{index}/{k}": v for k, v in _rollout_tensors(rollout).items()}
     return tensors | {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
@@ -87,37 +87,42 @@ def names(folder: Path) -> list[str]:
 
 def latest(folder: Path) -> Saved | None:
     """The newest checkpoint that verifies; None when the run has none at all."""
-    found = names(folder)
-    for name in reversed(found):
+    rejected: list[str] = []
+    for name in reversed(names(folder)):
         try:
-            return load(folder / "checkpoints" / name)
-        except StorageFailure:
-            continue
-    if found:
-        raise StorageFailure(f"{folder}: none of its {len(found)} checkpoints is intact")
+            return load(folder / "checkpoints" / name, tuple(rejected))
+        except StorageFailure as error:
+            rejected.append(str(error))
+    if rejected:
+        raise StorageFailure(
+            f"{folder}: none of its {len(rejected)} checkpoints is intact ({rejected[0]})"
+        )
     return None
 
 
-def load(path: Path) -> Saved:
+def load(path: Path, rejected: tuple[str, ...] = ()) -> Saved:
     """One checkpoint, verified."""
     files = read_folder(path)
     try:
         state = json.loads(files["state.json"])
         tensors = tensors_from(files["rank0.safetensors"], str(path))
         return Saved(
+            path=path,
             iteration=state["iteration"],
             interactions=state["interactions"],
             lengths=state["lengths"],
             resumes=state["resumes"],
+            inexact=state["inexact"],
+            setting=state["setting"],
             tensors=tensors,
-            state=state,
+            rejected=rejected,
         )
     except (KeyError, ValueError) as error:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
 
 
-def restore(saved: Saved, parts: Parts) -> None:
-    """Put a checkpoint's state back into a freshly built run."""
+def restore(saved: Saved, parts: Parts) -> list[str]:
+    """Put a checkpoint's state back into a freshly built run; why that is not exact, if so."""
     networks, collector = parts.networks, parts.collector
     networks.load_state_dict(_under(saved.tensors, "networks"))
     numbered = _numbered(saved.tensors, "replay")
@@ -129,12 +134,23 @@ def restore(saved: Saved, parts: Parts) -> None:
     if networks.normalizer is not None:
         networks.normalizer.moments.load(_numpy(_under(saved.tensors, "observation")))
         networks.refresh()
-    if collector.reward_normalizer is not None:
-        reward = _numpy(_under(saved.tensors, "reward"))
-        collector.reward_normalizer.moments.load(reward)
-    scores = collector.scores
-    scores.interactions, scores.episodes = saved.interactions, saved.state["episodes"]
-    scores.window.extend((score, length) for score, length in saved.state["window"])
+    env = _numpy(_under(saved.tensors, "env"))
+    trouble = _restore_env(collector, env)
+    acting = _numpy(_under(saved.tensors, "collector"))
+    collector.load(acting, same_episodes=trouble is None)
+    return [] if trouble is None else [trouble]
+
+
+def _restore_env(collector: Collector, state: Mapping[str, Array]) -> str | None:
+    if not state:
+        reason = collector.env.inexact or "it was saved without its environments"
+        return f"environments were restarted ({reason})"
+    try:
+        collector.env.restore(state)
+    except EnvironmentFailure as error:
+        collector.restart()
+        return f"environments were restarted ({error})"
+    return None
 
 
 def _rollout_tensors(rollout: Experience) -> dict[str, Tensor]:
@@ -150,7 +166,7 @@ def _rollout_from(tensors: dict[str, Tensor]) -> Experience:
     return Experience(Frames.load(frames) if frames else tensors["obs"], columns)
 
 
-def _prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
@@ -168,5 +184,5 @@ def _numbered(tensors: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Te
     return dict(sorted(groups.items()))
 
 
-def _numpy(tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _numpy(tensors: dict[str, Tensor]) -> dict[str, Array]:
     return {name: tensor.numpy() for name, tensor in tensors.items()}

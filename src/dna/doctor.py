@@ -14,7 +14,7 @@ import numpy as np
 
 from dna.config import EnvConfig
 from dna.envs import Making, Step, VectorEnv, make
-from dna.envs.gym import factory
+from dna.envs.factory import factory
 from dna.envs.procgen import load_qt
 from dna.errors import BadInput, DnaError
 from dna.machine import versions
@@ -121,8 +121,8 @@ def _continues(config: EnvConfig, allow_import: bool) -> Finding:
         closing(_build(config, 0, allow_import)) as env,
         closing(_build(config, 1, allow_import)) as other,
     ):
-        if not env.exact:
-            text = "its state cannot be saved: a resumed run starts new episodes"
+        if env.inexact is not None:
+            text = f"{env.inexact}: a resumed run starts new episodes"
             return Finding("note", text)
         env.reset()
         _steps(env, "doctor/before")

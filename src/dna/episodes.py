@@ -5,6 +5,7 @@ life ends an episode (easy Atari), a score is that of the whole game.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,6 +57,22 @@ class Scores:
                 self.window.append((score, length))
                 self.fresh.append(Episode(self.interactions, int(agent), score, length))
             self.returns[agent], self.lengths[agent] = 0.0, 0
+
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint holds; what is finished was written to the log."""
+        return {
+            "returns": self.returns,
+            "lengths": self.lengths,
+            "window": np.array(self.window, dtype=np.float64).reshape(-1, 2),
+            "counts": np.array([self.interactions, self.episodes]),
+        }
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """The inverse of `state`."""
+        self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
+        self.window.clear()
+        self.window.extend((float(score), int(length)) for score, length in state["window"])
+        self.interactions, self.episodes = map(int, state["counts"])
 
     def take(self) -> list[Episode]:
         """Episodes finished since the last call."""

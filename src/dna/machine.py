@@ -50,6 +50,27 @@ def describe(device: torch.device, env_threads: int | None) -> dict[str, Any]:
     }
 
 
+def setting(device: torch.device) -> dict[str, Any]:
+    """What the last bits of a run depend on, beside its configuration and seed."""
+    found = versions()
+    known = ("torch", "numpy", "gymnasium", "minatar", "ale-py", "mujoco", "envpool")
+    return {
+        **{name: found[name] for name in known},
+        "device": str(device),
+        "cpu": _cpu(),
+        "torch threads": torch.get_num_threads(),
+    }
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """One line for each that is not as it was."""
+    return [
+        f"{name} was {before.get(name)}, now {value}"
+        for name, value in now.items()
+        if before.get(name) != value
+    ]
+
+
 def _cpu() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

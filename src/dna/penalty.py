@@ -1,5 +1,6 @@
 """The repeated-action penalty of appendix A."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,14 @@ class RepeatedAction:
         self.amount, self.after = amount, after
         self.last: npt.NDArray[Any] = np.zeros((agents, width))
         self.repeats = np.zeros(agents, dtype=np.int64)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """What a checkpoint holds."""
+        return {"last": self.last, "repeats": self.repeats}
+
+    def load(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """The inverse of `state`."""
+        self.last, self.repeats = state["last"].copy(), state["repeats"].copy()
 
     def __call__(
         self,

@@ -5,6 +5,8 @@ once afterwards (`estimate`). Scores are raw rewards summed from an episode's tr
 its true end, whatever was done to the rewards that are learned from.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,7 +16,7 @@ from dna.acting import make_actor
 from dna.batch import Rollout
 from dna.clock import Clock
 from dna.config import Config
-from dna.envs import Array, Step, VectorEnv
+from dna.envs import Array, State, Step, VectorEnv
 from dna.episodes import Scores
 from dna.frames import Frames, FrameWriter, ObservationWriter
 from dna.networks import Networks
@@ -41,9 +43,13 @@ class Collector:
             amount, after = config.repeat_penalty.amount, config.repeat_penalty.after
             self.penalty = RepeatedAction(env.agents, env.action.width, amount, after)
         self.scores = Scores(env.agents)
-        self.obs: Array = env.reset()
-        self.elapsed = np.zeros(env.agents, np.int64)  # the time that `obs` shows
-        self.resetting = np.zeros(env.agents, np.bool_)  # rows that only reset next
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin new episodes everywhere."""
+        self.obs: Array = self.env.reset()
+        self.elapsed = np.zeros(self.env.agents, np.int64)  # the time that `obs` shows
+        self.resetting = np.zeros(self.env.agents, np.bool_)  # rows that only reset next
 
     def warm_up(self, stop: Stop | None = None) -> int:
         """Play t ~ U(low, high) untrained steps in each environment; returns the steps taken.
@@ -112,6 +118,37 @@ class Collector:
         # NEXT_STEP: the observation after an end belongs to a row that only resets.
         self.resetting = step.done.copy()
         self.resetting[list(step.final_obs)] = False
+
+    def state(self) -> State:
+        """What a checkpoint holds of acting; the environments' own state is not in it."""
+        parts: dict[str, State] = {"scores": self.scores.state()}
+        parts["now"] = {"obs": self.obs, "elapsed": self.elapsed, "resetting": self.resetting}
+        if self.reward_normalizer is not None:
+            parts["reward"] = self.reward_normalizer.state()
+        if self.penalty is not None:
+            parts["penalty"] = self.penalty.state()
+        return {f"{part}/{k}": v for part, state in parts.items() for k, v in state.items()}
+
+    def load(self, state: Mapping[str, Array], *, same_episodes: bool) -> None:
+        """The inverse of `state`; in new episodes all that was counted in the old is void."""
+        parts: dict[str, State] = {}
+        for name, array in state.items():
+            part, _, key = name.partition("/")
+            parts.setdefault(part, {})[key] = array
+        fresh = {} if same_episodes else self.state()
+        for name in ("scores/returns", "scores/lengths", "reward/running"):
+            part, _, key = name.partition("/")
+            if name in fresh:
+                parts[part][key] = fresh[name]
+        self.scores.load(parts["scores"])
+        if self.reward_normalizer is not None:
+            self.reward_normalizer.load(parts["reward"])
+        if self.penalty is not None and same_episodes:
+            self.penalty.load(parts["penalty"])
+        if same_episodes:
+            now = parts["now"]
+            self.obs, self.elapsed = now["obs"].copy(), now["elapsed"].copy()
+            self.resetting = now["resetting"].copy()
 
     def _learn_rewards(self, step: Step, action: Array) -> npt.NDArray[np.float32]:
         """What is learned from: normalized rewards, less the penalty for repetitions."""

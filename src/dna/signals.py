@@ -13,15 +13,15 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """SIGTERM and Ctrl-C set a flag, for the iteration's end; a second one stops at once."""
+    """Ctrl-C, SIGTERM, SIGUSR1 and SIGUSR2 set a flag; a second Ctrl-C stops at once."""
     stop = Stop()
 
     def handle(number: int, _: object) -> None:
-        if stop.asked:
+        if stop.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.asked = signal.Signals(number).name
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
     try:
         old = {number: signal.signal(number, handle) for number in numbers}
     except ValueError:  # not the main thread: signals are not ours to handle

@@ -103,6 +103,15 @@ class RewardNormalizer:
         self.episode_end = episode_end
         self.running = np.zeros(agents)
 
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint holds: the moments, and every agent's return so far."""
+        return {**self.moments.state(), "running": self.running}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """The inverse of `state`."""
+        self.moments.load(state)
+        self.running = np.array(state["running"], dtype=np.float64)
+
     def __call__(
         self,
         reward: npt.NDArray[np.float32],

@@ -21,7 +21,7 @@ from dna.errors import FolderBusy, Preempted
 from dna.estimate import estimate
 from dna.flat import FlatWeights
 from dna.folder import RunFolder
-from dna.machine import describe
+from dna.machine import changes, describe, setting
 from dna.metrics import Files, Row, Sink, TensorBoard
 from dna.optimise import run_phase
 from dna.policy import save_policy
@@ -100,6 +100,7 @@ class Run:
         self.replay = Replay(config.replay_length)
         self.iteration = 0
         self.resumes = 0
+        self.inexact: list[str] = []  # why it is not the run that was never interrupted
         self.next_checkpoint = 0
         self.files: Files
 
@@ -110,7 +111,8 @@ class Run:
             self.folder.begin(self.config, self.seed)
             self.files = Files(self.folder.path)
         else:
-            checkpoint.restore(saved, self._parts())
+            self.inexact = [*saved.inexact, *checkpoint.restore(saved, self._parts())]
+            self.inexact += changes(saved.setting, self._setting())
             self.iteration = saved.iteration
             self.files = Files(self.folder.path, saved.lengths)
         self.next_checkpoint = self.collector.scores.interactions + self.checkpoint_every
@@ -133,10 +135,8 @@ class Run:
         if stop.asked:  # nothing new was learned, so there is nothing to save
             raise self._stopped(stop)
         machine = describe(self.networks.device, self.how.env_threads)
-        machine |= {"resumes": self.resumes, "exact": not self.resumes, "warm_up_steps": steps}
-        machine["compiled"] = compiled_phases(self.steps)
-        if self.resumes:
-            machine["why_not_exact"] = "environments were restarted when the run was resumed"
+        machine |= {"resumes": self.resumes, "exact": not self.inexact, "warm_up_steps": steps}
+        machine |= {"compiled": compiled_phases(self.steps), "why_not_exact": self.inexact}
         self.folder.write_machine(machine)
 
     def loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
@@ -178,6 +178,9 @@ class Run:
         optimizers = {name: step.optimizer for name, step in self.steps.items()}
         return checkpoint.Parts(self.networks, optimizers, self.collector, self.replay)
 
+    def _setting(self) -> dict[str, Any]:
+        return setting(self.networks.device) | {"compiled": compiled_phases(self.steps)}
+
     @property
     def checkpoint_every(self) -> int:
         """Interactions between checkpoints."""
@@ -186,6 +189,7 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint and forget those beyond the newest few."""
         progress: dict[str, Any] = {"iteration": self.iteration, "resumes": self.resumes}
+        progress |= {"inexact": self.inexact, "setting": self._setting()}
         progress |= {"lengths": self.files.sync()}
         checkpoint.save(self.folder.path, self._parts(), progress)
         for old in checkpoint.names(self.folder.path)[:-KEEP]:

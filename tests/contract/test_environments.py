@@ -7,8 +7,8 @@ from gymnasium import spaces
 
 from dna.config import EnvConfig
 from dna.envs import Making, make
+from dna.envs.factory import factory
 from dna.envs.fake import Countdown, Identity
-from dna.envs.gym import factory
 from dna.envs.spaces import ActionCodec, ObservationCodec
 from dna.errors import BadInput, EnvironmentFailure, NonFinite
 from helpers import environment, tiny

@@ -53,8 +53,11 @@ class VectorEnv(Protocol):
     observation: ObservationSpec
     action: ActionSpec
     can_hold: bool  # whether `step` can leave some environments where they are
-    exact: bool  # whether a restored snapshot goes on to the bit
     fps: int  # pictures per second of a film
+
+    @property
+    def inexact(self) -> str | None:
+        """Why a restored snapshot would not go on to the bit; None: it does."""
 
     def reset(self) -> Array:
         """First observations, [A, …]."""
@@ -91,7 +94,8 @@ class Making:
 
 def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:
     """The environments of a run: by id, or from a factory or vector environment."""
-    from dna.envs.gym import GymVector, factory
+    from dna.envs.factory import factory
+    from dna.envs.gym import GymVector
     from dna.envs.vector import VectorAdapter
 
     if source is None and config.atari is not None:

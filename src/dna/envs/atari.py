@@ -33,7 +33,7 @@ class AtariVector:
     """Games of one kind, one per agent, stepped together."""
 
     can_hold = True
-    exact = True
+    inexact: str | None = None
     fps = 15  # decisions in a second of play
 
     def __init__(self, config: EnvConfig, making: Making) -> None:

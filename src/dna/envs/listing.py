@@ -3,7 +3,7 @@
 import gymnasium
 
 from dna.envs.atari import roms
-from dna.envs.gym import register_minatar
+from dna.envs.factory import register_minatar
 from dna.envs.procgen import GAMES
 from dna.errors import MissingExtra
 from dna.worlds import PROCGEN

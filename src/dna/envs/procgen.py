@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from gymnasium.vector.utils import batch_space
 from dna.complaints import nearest, quoted
 from dna.config import EnvConfig
 from dna.config import Procgen as ProcgenConfig
-from dna.envs import Array, Making
+from dna.envs import Array, Making, State
 from dna.envs.guard import guard, one_line
-from dna.envs.vector import VectorAdapter
+from dna.envs.vector import VectorAdapter, no_snapshot
 from dna.envs.workers import cores
 from dna.errors import BadInput, MissingExtra
 from dna.worlds import PROCGEN
@@ -61,6 +62,19 @@ class ProcgenVector(VectorAdapter):
             pool = _Pool(task, options, making.seeds)
         super().__init__(pool, config, making.seeds)
         self.shown = self._obs.empty(self.agents)
+
+    @property
+    def inexact(self) -> str | None:
+        """EnvPool keeps its state to itself."""
+        return f"{self.name}: EnvPool does not hand out its state"
+
+    def snapshot(self) -> State:
+        """Not to be had."""
+        raise no_snapshot(self.name)
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Nothing to restore into."""
+        raise no_snapshot(self.name)
 
     def _encode(self, obs: Any) -> Array:
         self.shown = super()._encode(obs)

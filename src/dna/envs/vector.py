@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.config import EnvConfig
-from dna.envs import Array, State, Step
+from dna.envs import Array, State, Step, graph
 from dna.envs.guard import guard
 from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
 from dna.errors import BadInput, EnvironmentFailure
@@ -26,7 +26,6 @@ class VectorAdapter:
     """Episodes of a vector environment as `Step`s."""
 
     can_hold = False
-    exact = False
     fps = 15
 
     def __init__(
@@ -101,13 +100,26 @@ class VectorAdapter:
         """Actions drawn uniformly from the space."""
         return self._action.uniform(rng, self.agents)
 
+    @property
+    def inexact(self) -> str | None:
+        """What of the vector environment cannot be saved, if anything."""
+        return graph.opaque(self.env, self.name)
+
     def snapshot(self) -> State:
-        """Gymnasium's vector environments show no state."""
-        raise no_snapshot(self.name)
+        """The object graph of the vector environment, and which rows reset next."""
+        try:
+            return {"resetting": self.resetting.copy(), **graph.save(self.env)}
+        except graph.Opaque:
+            raise no_snapshot(self.name) from None
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Nothing to restore into."""
-        raise no_snapshot(self.name)
+        """Into a vector environment made alike."""
+        rest = {name: array for name, array in state.items() if name != "resetting"}
+        try:
+            graph.load(self.env, rest)
+        except graph.Mismatch as error:
+            raise EnvironmentFailure(f"{self.name}: {error}") from error
+        self.resetting[:] = state["resetting"]
 
     def picture(self) -> Array:
         """Their pictures have no common form."""
@@ -119,7 +131,7 @@ class VectorAdapter:
 
 
 def no_snapshot(name: str) -> EnvironmentFailure:
-    """Why an inexact environment cannot be saved; ask `exact` first."""
+    """Why an inexact environment cannot be saved; ask `inexact` first."""
     return EnvironmentFailure(f"{name}: its state cannot be saved; start new episodes instead")
 
 

@@ -1,0 +1,104 @@
+"""Which environment: an id of Gymnasium's, Atari's or MinAtar's, or `module:factory`."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from dna.complaints import nearest, quoted
+from dna.config import EnvConfig
+from dna.envs import Source, mujoco
+from dna.envs.atari import rom_of
+from dna.envs.guard import one_line
+from dna.errors import BadInput, MissingExtra
+from dna.scores import atari_game, procgen_game
+from dna.worlds import ATARI, PROCGEN
+
+
+def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
+    """What makes one environment of this id; refuses ids that do not exist."""
+    if not config.id:
+        raise BadInput("env.id: which environment? For example CartPole-v1")
+    options: dict[str, Any] = dict(config.options)
+    if render:
+        options["render_mode"] = "rgb_array"
+    if ":" in config.id:
+        return _imported(config.id, options, allow_import)
+    _check_registered(config.id)
+    return lambda: _make(config.id or "", options)
+
+
+def _make(env_id: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    try:
+        with mujoco.building(env_id, render="render_mode" in options):
+            return gymnasium.make(env_id, disable_env_checker=True, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise BadInput(f"{env_id}: {str(error).splitlines()[0]}") from error
+    except Exception as error:
+        raise BadInput(f"{env_id}: cannot be made ({one_line(error)})") from error
+
+
+def _check_registered(env_id: str) -> None:
+    if env_id.startswith("MinAtar/"):
+        register_minatar()
+    if env_id.startswith(ATARI):
+        rom_of(env_id)
+    mujoco.check(env_id)
+    try:
+        gymnasium.spec(env_id)
+    except gymnasium.error.Error:
+        raise BadInput(f"{quoted(env_id)}: no such environment{_hint(env_id)}") from None
+
+
+def _hint(env_id: str) -> str:
+    """The nearest id; a game's other names are ours to know, not Gymnasium's."""
+    if game := atari_game(env_id):
+        return f"; did you mean '{ATARI}{game}-v5'?"
+    if game := procgen_game(env_id):
+        return f"; did you mean '{PROCGEN}{game}'?"
+    hint = nearest(env_id, list(gymnasium.registry))
+    return hint or "; `dna list envs` shows what is installed"
+
+
+def register_minatar() -> None:
+    """MinAtar's ids appear only after its own call."""
+    if "MinAtar/Breakout-v1" in gymnasium.registry:
+        return
+    try:
+        minatar = importlib.import_module("minatar.gym")
+    except ImportError:
+        raise MissingExtra("MinAtar", "minatar") from None
+    minatar.register_envs()
+
+
+def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Source:
+    """`module:factory`, or Gymnasium's `module:Id-v0`; both run code of that module."""
+    module_name, _, name = env_id.partition(":")
+    if not allow_import:
+        raise BadInput(f"{env_id}: would import the module {module_name}; add --allow-import")
+    here = str(Path.cwd())
+    if here not in sys.path:  # the installed command does not look where the user stands
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"{env_id}: cannot import {module_name} ({one_line(error)})") from error
+    if name in gymnasium.registry:
+        return lambda: _make(name, options)
+    made = getattr(module, name, None)
+    if not callable(made):
+        raise BadInput(f"{env_id}: {module_name} has neither a callable nor an id '{name}'")
+    return lambda: _call(made, options)
+
+
+def _call(made: Any, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """A user's factory; one that knows no `render_mode` may still draw pictures."""
+    try:
+        env: gymnasium.Env[Any, Any] = made(**options)
+    except TypeError:
+        if "render_mode" not in options:
+            raise
+        env = made(**{k: v for k, v in options.items() if k != "render_mode"})
+    return env

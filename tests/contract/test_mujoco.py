@@ -95,24 +95,20 @@ def test_a_snapshot_that_does_not_fit_is_refused_in_one_line():
         env.restore({name: state[name] for name in state if name != "random"})
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        None,  # CartPole
-        lambda: gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v5")),
-    ],
-)
-def test_what_may_hold_more_state_is_not_exact(source):
-    env = make(EnvConfig(id="CartPole-v1"), Making(1, (0,)), source)
-    assert env.exact is False
+def test_what_may_hold_more_state_is_not_exact():
+    def wrapped():
+        return gymnasium.wrappers.NormalizeObservation(gymnasium.make("Hopper-v5"))
+
+    env = make(EnvConfig(), Making(1, (0,)), wrapped)
+    assert "cannot be saved" in env.inexact
     with pytest.raises(EnvironmentFailure, match="cannot be saved"):
         env.snapshot()
-    with pytest.raises(EnvironmentFailure, match="cannot be saved"):
-        env.restore({})
 
 
 def test_a_factory_of_gymnasiums_own_task_is_exact():
-    assert make(EnvConfig(), Making(1, (0,)), lambda: gymnasium.make("Hopper-v5")).exact
+    assert (
+        make(EnvConfig(), Making(1, (0,)), lambda: gymnasium.make("Hopper-v5")).inexact is None
+    )
 
 
 @pytest.mark.parametrize("env_id", ["Ant-v2", "Hopper-v3", "Reacher-v2"])

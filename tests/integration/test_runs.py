@@ -11,7 +11,6 @@ import time
 
 import numpy as np
 import pytest
-import torch
 from gymnasium.vector import AutoresetMode
 from safetensors.torch import load_file
 
@@ -23,11 +22,10 @@ from dna.folder import RunFolder
 from dna.policy import load_policy
 from dna.randomness import generator
 from dna.setup import How
-from dna.signals import Stop
 from dna.storage import locked
-from dna.train import Run, train
+from dna.train import train
 from dna.tweak import digest, tweak
-from helpers import bytes_of, environment, tiny
+from helpers import bytes_of, tiny
 
 SAME = ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
 
@@ -147,8 +145,8 @@ def test_a_stopped_run_resumes_in_its_folder_without_overlap_or_gap(algorithm, t
     assert result["interactions"] == 640
     machine = RunFolder(path).machine()
     assert machine["resumes"] == 1
-    assert machine["exact"] is False
-    assert "environments" in machine["why_not_exact"]
+    assert machine["exact"] is True
+    assert machine["why_not_exact"] == []
 
 
 def test_a_checkpoint_holds_every_weight_optimizer_and_statistic(tmp_path):
@@ -165,43 +163,10 @@ def test_a_checkpoint_holds_every_weight_optimizer_and_statistic(tmp_path):
     for phase in ("policy", "value", "distil"):
         slots = [n for n in tensors if n.startswith(f"optimizer/{phase}/")]
         assert {n.rsplit("/", 1)[1] for n in slots} == {"step", "exp_avg", "exp_avg_sq"}
-    assert {"observation/mean", "observation/m2", "reward/m2"} <= set(tensors)
-
-
-@pytest.mark.parametrize("algorithm", ["ppo", "dna", "ppg"])
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "MinAtar/Breakout-v1"])
-def test_a_restored_run_learns_exactly_as_the_one_that_went_on(algorithm, env_id, tmp_path):
-    """Weights, moments and replay after a checkpoint: the same data must give the same bits.
-
-    Convolutions are channels_last in memory and contiguous in files: moments restored in the
-    wrong layout would move other weights.
-    """
-    config = tiny(algorithm, env_id, interactions=64 * 6)
-    runs = []
-    for name in ("went_on", "restored"):
-        env = environment(config)
-        runs.append(Run(config, 0, RunFolder(tmp_path / name), env, How(tensorboard=False)))
-    went_on, restored = runs
-    went_on.open(None, 0)
-    went_on.warm_up(fresh=True, stop=Stop())
-    for _ in range(3):
-        went_on.iterate()
-        went_on.iteration += 1
-    went_on.save()
-    checkpoint.restore(checkpoint.latest(tmp_path / "went_on"), restored._parts())
-    restored.iteration = went_on.iteration
-    assert len(restored.replay.rollouts) == len(went_on.replay.rollouts)
-    # Environments are not part of a checkpoint: hand the same rollout to both.
-    rollout = went_on.collector.collect(3, went_on.clock)
-    restored.networks.normalizer.moments.load(went_on.networks.normalizer.moments.state())
-    restored.networks.refresh()
-    for run in runs:
-        run.collector.collect = lambda iteration, clock: rollout
-        run.iterate()
-    went_on.files.close()
-    mine, theirs = went_on.networks.state_dict(), restored.networks.state_dict()
-    for name, tensor in mine.items():
-        assert torch.equal(tensor, theirs[name]), name
+    assert {"observation/mean", "observation/m2"} <= set(tensors)
+    acting = {"reward/m2", "reward/running", "now/obs", "scores/returns", "scores/window"}
+    assert {f"collector/{name}" for name in acting} <= set(tensors)
+    assert any(name.startswith("env/") for name in tensors)
 
 
 @pytest.mark.parametrize("manifest", ["[]", '{"format": 1}', '{"format":1,"sha256":{"a":[]}}'])

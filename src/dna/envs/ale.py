@@ -110,6 +110,7 @@ class Games:
             if len(state) > self.board["state"].shape[1]:
                 raise EnvironmentFailure(f"a state of {len(state)} bytes is too large")
             self.board["state"][i, : len(state)] = np.frombuffer(state, dtype=np.uint8)
+            self.board["state"][i, len(state) :] = 0  # of a longer one before
             self.board["length"][i] = len(state)
         self.board["screens"][:] = self.screens.swapaxes(0, 1)
 

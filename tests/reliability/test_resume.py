@@ -1,0 +1,105 @@
+"""A run that was interrupted writes the bytes of one that was not."""
+
+import os
+import signal
+import threading
+
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from dna import checkpoint
+from dna.errors import Preempted
+from dna.folder import RunFolder
+from dna.setup import How
+from dna.train import train
+from dna.tweak import tweak
+from helpers import tiny
+
+ENVS = ["CartPole-v1", "Pendulum-v1", "MinAtar/Breakout-v1", "HalfCheetah-v5", "ALE/Qbert-v5"]
+FILES = ("config.json", "metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
+
+
+class Stopper:
+    """Asks the run to stop when some iterations are over."""
+
+    def __init__(self, *iterations):
+        self.iterations = iterations
+
+    def start(self):
+        pass
+
+    def write(self, row):
+        if row.iteration in self.iterations:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self):
+        pass
+
+
+def configured(algorithm, env_id):
+    config = tiny(algorithm, env_id, interactions=768)
+    if env_id.startswith("ALE/"):
+        penalty = {"amount": 0.25, "after": 3}
+        changes = {"env.atari": {}, "env.time_limit": "terminal", "repeat_penalty": penalty}
+        config = tweak(config, **changes)
+    return config
+
+
+def everything(folder):
+    """The bytes of all that a run computes, the newest checkpoint's tensors included."""
+    newest = folder / "checkpoints" / checkpoint.names(folder)[-1] / "rank0.safetensors"
+    return {name: (folder / name).read_bytes() for name in FILES} | {
+        newest.parent.name: newest.read_bytes()
+    }
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dna", "ppg"])
+@pytest.mark.parametrize("env_id", ENVS)
+def test_interrupted_and_uninterrupted_runs_are_the_same_bytes(algorithm, env_id, tmp_path):
+    config = configured(algorithm, env_id)
+    how = How(checkpoint_every=192, tensorboard=False, threads=1)
+    train(config, 3, tmp_path / "whole", how=how)
+    for iteration in (3, 4, 8):
+        with pytest.raises(Preempted):
+            train(config, 3, tmp_path / "cut", how=how, sinks=[Stopper(iteration)])
+    train(config, 3, tmp_path / "cut", how=how)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+    machine = RunFolder(tmp_path / "cut").machine()
+    assert (machine["resumes"], machine["exact"], machine["why_not_exact"]) == (3, True, [])
+
+
+def test_another_number_of_threads_is_said(tmp_path):
+    config = tiny("dna", "CartPole-v1", interactions=768)
+    how = How(tensorboard=False, threads=1)
+    with pytest.raises(Preempted):
+        train(config, 3, tmp_path, how=how, sinks=[Stopper(3)])
+    train(config, 3, tmp_path, how=How(tensorboard=False, threads=2))
+    machine = RunFolder(tmp_path).machine()
+    assert machine["exact"] is False
+    assert machine["why_not_exact"] == ["torch threads was 1, now 2"]
+
+
+def test_environments_that_cannot_be_saved_are_restarted_and_said(tmp_path):
+    config = tiny("dna", None, interactions=768)
+    how = How(tensorboard=False, threads=1)
+    with pytest.raises(Preempted):
+        train(config, 3, tmp_path, how=how, sinks=[Stopper(3)], source=Locked)
+    train(config, 3, tmp_path, how=how, source=Locked)
+    machine = RunFolder(tmp_path).machine()
+    assert machine["exact"] is False
+    (why,) = machine["why_not_exact"]
+    assert why == "environments were restarted (environment: _thread.lock cannot be saved)"
+    lengths = [int(line.split(",")[3]) for line in episodes(tmp_path)]
+    assert all(length > 0 for length in lengths)
+
+
+class Locked(CartPoleEnv):
+    """Holds something that no file can hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def episodes(folder):
+    return (folder / "episodes.csv").read_text().splitlines()[1:]

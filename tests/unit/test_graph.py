@@ -1,0 +1,160 @@
+"""Object graphs of plain Python environments, written down and put back."""
+
+import io
+import random
+import threading
+from collections import deque
+
+import gymnasium
+import numpy as np
+import pytest
+
+from dna.envs import dice, graph
+
+
+class Thing:
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+
+def copied(source, target):
+    graph.load(target, graph.save(source))
+    return target
+
+
+def test_values_of_all_kinds_come_back_as_they_were():
+    shared = [1, 2]
+    fields = {
+        "none": None, "yes": True, "number": 3, "huge": 2**100, "real": 0.1,
+        "nan": float("nan"), "text": "ä", "pair": (1, (2.5, "x")), "queue": deque([1, 2], maxlen=5), "few": {3, 1},
+        "table": {1: "a", (2, 3): [4]}, "array": np.arange(6.0).reshape(2, 3),
+        "scalar": np.float32(1.5), "words": np.array([b"ab", b"c"]), "empty": np.zeros((0, 3)),
+        "one": shared, "same": shared, "inner": Thing(x=1, y=[Thing(z=2)]),
+    }  # fmt: skip
+    blank = Thing(inner=Thing(y=[Thing()]), leftover=1, queue=deque(maxlen=5))
+    other = copied(Thing(**fields), blank)
+    assert set(vars(other)) == set(fields)
+    simple = ("none", "yes", "number", "huge", "real", "text", "pair", "queue", "few", "table")
+    for name in simple:
+        assert getattr(other, name) == fields[name], name
+        assert type(getattr(other, name)) is type(fields[name])
+    assert np.isnan(other.nan)
+    for name in ("array", "scalar", "words", "empty"):
+        mine, yours = getattr(other, name), fields[name]
+        assert (mine.dtype, mine.shape) == (yours.dtype, yours.shape)
+        np.testing.assert_array_equal(mine, yours)
+    assert other.one is other.same, "one list, held twice"
+    assert (other.inner.x, other.inner.y[0].z) == (1, 2)
+
+
+def test_objects_that_hold_each_other_do():
+    source, target = (Thing(child=Thing()) for _ in range(2))
+    for thing, number in ((source, 7), (target, 8)):
+        thing.child.parent, thing.child.number = thing, number
+    copied(source, target)
+    assert target.child.parent is target
+    assert target.child.number == 7
+
+
+def test_an_array_that_somebody_else_holds_is_filled_in_place():
+    target = Thing(board=np.zeros(3))
+    window = target.board[1:]
+    copied(Thing(board=np.arange(3.0)), target)
+    assert window.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("kind", dice.KINDS)
+def test_numpys_generators_go_on(kind):
+    source = np.random.Generator(getattr(np.random, kind)(5))
+    source.random(3)
+    source.integers(0, 9, dtype=np.uint32)
+    for present in (None, np.random.default_rng(0)):
+        target = copied(Thing(rng=source), Thing(rng=present)).rng
+        expected = np.random.Generator(getattr(np.random, kind)())
+        expected.bit_generator.state = source.bit_generator.state
+        assert np.array_equal(target.random(5), expected.random(5))
+
+
+def test_older_generators_go_on():
+    legacy, python = np.random.RandomState(3), random.Random(3)
+    legacy.normal(), python.gauss(0, 1)
+    other = copied(Thing(a=legacy, b=python), Thing(a=None, b=None))
+    assert [other.a.normal() for _ in range(4)] == [legacy.normal() for _ in range(4)]
+    assert [other.b.gauss(0, 1) for _ in range(4)] == [python.gauss(0, 1) for _ in range(4)]
+
+
+def test_what_belongs_to_the_program_stays():
+    target = Thing(function=len, kind=int, space=gymnasium.spaces.Discrete(3))
+    before = target.space
+    source = Thing(function=max, kind=str, space=gymnasium.spaces.Discrete(3, seed=1))
+    copied(source, target)
+    assert target.function is len
+    assert target.kind is int
+    assert target.space is before
+    assert [target.space.sample() for _ in range(5)] == [
+        source.space.sample() for _ in range(5)
+    ]
+
+
+class Slotted:
+    __slots__ = ("x",)
+
+
+class OwnDict(dict):
+    pass
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        threading.Lock(), io.BytesIO(), iter([]), Slotted(), OwnDict(), object(), lambda: 0,
+        np.array([object()]), memoryview(b""), open,
+    ],
+    ids=lambda thing: type(thing).__name__,
+)  # fmt: skip
+def test_what_cannot_be_written_down_is_named(thing):
+    if callable(thing):
+        assert graph.opaque(Thing(x=thing), "env") is None, "part of the program"
+    else:
+        assert "env: " in graph.opaque(Thing(x=thing), "env")
+
+
+def test_a_graph_is_only_read_into_objects_like_its_own():
+    state = graph.save(Thing(inner=Thing(x=1)))
+    with pytest.raises(graph.Mismatch, match="cannot be put into"):
+        graph.load(Thing(inner=random.Random()), state)
+    with pytest.raises(graph.Mismatch, match="cannot be put into"):
+        graph.load(Thing(), state)
+    text = state["graph"].tobytes().replace(b"test_graph.Thing", b"os.system____")
+    with pytest.raises(graph.Mismatch):
+        graph.load(Thing(inner=Thing()), {"graph": np.frombuffer(text, np.uint8)})
+    for junk in (b"", b"[", b'{"number": 0, "dice": {"numpy": {"bit_generator": "os"}}}'):
+        with pytest.raises(graph.Mismatch):
+            graph.load(Thing(), {"graph": np.frombuffer(junk, np.uint8)})
+
+
+GYMNASIUM = [
+    "CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCar-v0", "FrozenLake-v1", "Taxi-v4",
+    "Blackjack-v1", "CliffWalking-v1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("env_id", GYMNASIUM)
+def test_an_environment_goes_on_in_another_one(env_id):
+    source, target = gymnasium.make(env_id), gymnasium.make(env_id)
+    source.reset(seed=1)
+    source.action_space.seed(1)
+    played(source, 7)
+    target.reset(seed=2)
+    graph.load(target, graph.save(source))
+    assert played(target, 200) == played(source, 200)
+
+
+def played(env, steps):
+    seen = []
+    for _ in range(steps):
+        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        seen.append((np.asarray(obs).tobytes(), float(reward), terminated, truncated))
+        if terminated or truncated:
+            seen.append(np.asarray(env.reset()[0]).tobytes())
+    return seen

@@ -26,7 +26,8 @@ def test_values_of_all_kinds_come_back_as_they_were():
     shared = [1, 2]
     fields = {
         "none": None, "yes": True, "number": 3, "huge": 2**100, "real": 0.1,
-        "nan": float("nan"), "text": "ä", "pair": (1, (2.5, "x")), "queue": deque([1, 2], maxlen=5), "few": {3, 1},
+        "nan": float("nan"), "text": "ä", "pair": (1, (2.5, "x")), "few": {3, 1},
+        "queue": deque([1, 2], maxlen=5),
         "table": {1: "a", (2, 3): [4]}, "array": np.arange(6.0).reshape(2, 3),
         "scalar": np.float32(1.5), "words": np.array([b"ab", b"c"]), "empty": np.zeros((0, 3)),
         "one": shared, "same": shared, "inner": Thing(x=1, y=[Thing(z=2)]),

@@ -129,6 +129,7 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
     parts.replay.rollouts = [_rollout_from(tensors) for tensors in numbered.values()]
     for phase, optimizer in parts.optimizers.items():
         slots = _numbered(saved.tensors, f"optimizer/{phase}")
+        _check_moments(slots, optimizer, f"{saved.path}: {phase}")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
     if networks.normalizer is not None:
@@ -139,6 +140,17 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
     acting = _numpy(_under(saved.tensors, "collector"))
     collector.load(acting, same_episodes=trouble is None)
     return [] if trouble is None else [trouble]
+
+
+def _check_moments(
+    slots: dict[int, dict[str, Tensor]], optimizer: torch.optim.Adam, name: str
+) -> None:
+    """Moments of another length would be read past their end."""
+    (vector,) = optimizer.param_groups[0]["params"]
+    for index, moments in slots.items():
+        shapes = {moments[slot].shape for slot in ("exp_avg", "exp_avg_sq")}
+        if index != 0 or shapes != {vector.shape}:
+            raise StorageFailure(f"{name}: its moments are not of these weights")
 
 
 def _restore_env(collector: Collector, state: Mapping[str, Array]) -> str | None:

@@ -8,9 +8,11 @@ up to float rounding, and itself to the bit. Needs a C++ compiler at run time.
 
 import math
 import os
+import shlex
 import shutil
+import types
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -51,8 +53,11 @@ class Compiled:
         self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
         self.phase, self.weights, self.minibatches = phase, weights, steps
         self.objective = _Objective(phase, networks)
-        self.compiled = torch.compile(
-            self._walk, fullgraph=True, dynamic=False, options=_options(networks.device)
+        self.compiled: Callable[..., Metrics] = torch.compile(
+            _of_its_own(self._walk),
+            fullgraph=True,
+            dynamic=False,
+            options=_options(networks.device),
         )
         self.ready = self.failed = False
 
@@ -82,8 +87,7 @@ class Compiled:
 
     def _fast(self, data: Batch, progress: float) -> Metrics:
         with torch.no_grad():
-            metrics: Metrics = self.compiled(self._state(), *self._scalars(progress), data)
-        return metrics
+            return self.compiled(self._state(), *self._scalars(progress), data)
 
     def _plainly(self, data: Batch, progress: float) -> Metrics:
         sums: Metrics = {}
@@ -180,8 +184,8 @@ def make_steps(
 
 
 def compiled_phases(steps: Mapping[str, Step]) -> list[str]:
-    """Those whose steps are compiled."""
-    return [name for name, step in steps.items() if isinstance(step, Compiled)]
+    """Those whose steps are compiled, or are going to be."""
+    return [n for n, step in steps.items() if isinstance(step, Compiled) and not step.failed]
 
 
 def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:
@@ -204,10 +208,21 @@ def steps_per_call(minibatches: int) -> int:
     return max(n for n in range(1, MOST_STEPS + 1) if minibatches % n == 0)
 
 
+def _of_its_own(method: Any) -> Any:
+    """The same method from a copy of its code.
+
+    The compiler counts what it made of a piece of code, and gives up at the ninth: phases and
+    runs of one process must not count together.
+    """
+    f = method.__func__
+    copy = types.FunctionType(f.__code__.replace(), f.__globals__, f.__name__, f.__defaults__)
+    return types.MethodType(copy, method.__self__)
+
+
 def has_compiler() -> bool:
     """Whether the C++ compiler that torch would call is there."""
-    wanted = os.environ.get("CXX")
-    return any(shutil.which(name) for name in ([wanted] if wanted else ["g++", "clang++"]))
+    wanted = shlex.split(os.environ.get("CXX", ""))[:1]
+    return any(shutil.which(name) for name in wanted or ["g++", "clang++"])
 
 
 def _pieces(data: Batch, rows: int) -> list[Batch]:

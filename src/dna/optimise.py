@@ -55,6 +55,13 @@ def run_phase(
     return meter.means(phase.name) | {f"{phase.name}/learning_rate": learning_rate}
 
 
+def due(phase: AnyPhase, iteration: int) -> bool:
+    """Whether the phase runs on this iteration (counted from 0)."""
+    if phase.kind == "distil" and phase.first == "skip" and iteration == 0:
+        return False
+    return (iteration + 1) % phase.every == 0
+
+
 class Eager:
     """A step by torch's own operators."""
 

@@ -4,6 +4,7 @@ A run is described by its folder, so a process is only told where to go on. What
 finished stays finished, and whatever was not is continued by the same call.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from dna.config import Config
-from dna.errors import BadInput, Preempted
+from dna.errors import DnaError, Preempted
 from dna.folder import RunFolder
 from dna.signals import stop_signals
 
@@ -37,6 +38,8 @@ class Task:
     state: Literal["waiting", "running", "done", "stopped", "failed"] = "waiting"
     interactions: int = 0
     score: float | None = None
+    begun: bool = False  # by this call
+    code: int = 0
     words: str = ""  # why it failed
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     said: IO[bytes] | None = field(default=None, repr=False)
@@ -72,14 +75,12 @@ def run_all(
 
 
 def _prepare(task: Task) -> None:
-    """Write down what the run is, unless it is there already."""
+    """Is it over already? Nothing is written before the run's turn comes."""
     folder = RunFolder(task.folder)
     folder.check_free()
     if folder.finished(task.config, task.seed) is not None:
         task.state = "done"
         _look(task)
-    elif not folder.exists:
-        folder.begin(task.config, task.seed)
 
 
 def _advance(tasks: Sequence[Task], jobs: int, words: Sequence[str]) -> None:
@@ -91,15 +92,30 @@ def _advance(tasks: Sequence[Task], jobs: int, words: Sequence[str]) -> None:
     room = jobs - sum(task.state == "running" for task in tasks)
     waiting = [task for task in tasks if task.state == "waiting"]
     for task in waiting[: max(room, 0)]:
-        task.said = tempfile.TemporaryFile()  # noqa: SIM115  closed in `_close`
-        task.process = subprocess.Popen(
-            [sys.executable, "-m", "dna", "resume", str(task.folder), "--quiet", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=task.said,
-            start_new_session=True,  # Ctrl-C is for the parent, which passes it on
-        )
-        task.state = "running"
+        _start(task, words)
+
+
+def _start(task: Task, words: Sequence[str]) -> None:
+    folder = RunFolder(task.folder)
+    if not folder.exists:
+        folder.begin(task.config, task.seed)
+        task.begun = True
+    task.said = tempfile.TemporaryFile()  # noqa: SIM115  closed in `_close`
+    task.process = subprocess.Popen(
+        [sys.executable, "-m", "dna", "resume", str(task.folder), "--quiet", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=task.said,
+        start_new_session=True,  # Ctrl-C is for the parent, which passes it on
+        preexec_fn=_end_with_parent,
+    )
+    task.state = "running"
+
+
+def _end_with_parent() -> None:
+    """In the child: be asked to save and end when the parent dies, however it dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def _look(task: Task) -> None:
@@ -119,7 +135,7 @@ def _look(task: Task) -> None:
 def _close(task: Task) -> None:
     assert task.process is not None
     assert task.said is not None
-    code = task.process.wait()
+    code = task.code = task.process.wait()
     task.said.seek(0)
     lines = task.said.read().decode(errors="replace").strip().splitlines()
     task.said.close()
@@ -127,6 +143,8 @@ def _close(task: Task) -> None:
     task.state = "done" if code == 0 else "stopped" if code == Preempted.exit_code else "failed"
     if task.state == "failed":
         task.words = lines[-1].removeprefix("dna: ") if lines else f"ended with {code}"
+        if task.begun and not task.interactions:  # as if it had never been asked for
+            RunFolder(task.folder).clear()
 
 
 def _stop(tasks: Sequence[Task]) -> None:
@@ -146,8 +164,13 @@ def jobs_for(config: Config) -> int:
 
 
 def check(tasks: Sequence[Task]) -> None:
-    """One line for what failed."""
-    failed = [task for task in tasks if task.state == "failed"]
-    if failed:
-        first = failed[0]
-        raise BadInput(f"{len(failed)} of {len(tasks)} runs failed: {first.words}")
+    """Nothing, or one line for what failed or was stopped, with that run's exit code."""
+    for state in ("failed", "stopped"):
+        of_these = [task for task in tasks if task.state == state]
+        if of_these:
+            first = of_these[0]
+            text = f"{len(of_these)} of {len(tasks)} runs {state}; seed {first.seed}: "
+            words = first.words or f"`dna resume {first.folder}` goes on"
+            error = DnaError(text + words)
+            error.exit_code = first.code if first.code > 0 else 1
+            raise error

@@ -13,7 +13,7 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Ctrl-C, SIGTERM, SIGUSR1 and SIGUSR2 set a flag; a second Ctrl-C stops at once."""
+    """Signals to end set a flag, SIGUSR1 and 2 too; a second Ctrl-C stops at once."""
     stop = Stop()
 
     def handle(number: int, _: object) -> None:
@@ -21,7 +21,8 @@ def stop_signals() -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.asked = signal.Signals(number).name
 
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+    names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     try:
         old = {number: signal.signal(number, handle) for number in numbers}
     except ValueError:  # not the main thread: signals are not ours to handle

@@ -14,7 +14,7 @@ from typing import Any
 from dna import checkpoint
 from dna.clock import Clock
 from dna.compiled import compiled_phases, make_steps
-from dna.config import AnyPhase, Config, json_tree
+from dna.config import Config, json_tree
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
 from dna.errors import FolderBusy, Preempted
@@ -23,7 +23,7 @@ from dna.flat import FlatWeights
 from dna.folder import RunFolder
 from dna.machine import changes, describe, setting
 from dna.metrics import Files, Row, Sink, TensorBoard
-from dna.optimise import run_phase
+from dna.optimise import due, run_phase
 from dna.policy import save_policy
 from dna.randomness import generator
 from dna.replay import Replay
@@ -94,14 +94,14 @@ class Run:
         self.networks = build_networks(config, seed, env, choose_device(how.device))
         self.clock = Clock()
         self.weights = FlatWeights(self.networks)
-        args = config, self.networks, self.weights
-        self.steps = make_steps(*args, how.compile, self.clock)
+        self.steps = make_steps(config, self.networks, self.weights, how.compile, self.clock)
         self.collector = Collector(env, self.networks, config, seed)
         self.replay = Replay(config.replay_length)
         self.iteration = 0
         self.resumes = 0
         self.inexact: list[str] = []  # why it is not the run that was never interrupted
         self.next_checkpoint = 0
+        self.machine: dict[str, Any] = {}
         self.files: Files
 
     def open(self, saved: checkpoint.Saved | None, resumes: int) -> list[Sink]:
@@ -122,9 +122,8 @@ class Run:
         """TensorBoard's event files, cut back to where the run stands."""
         if not self.how.tensorboard:
             return []
-        about: dict[str, Any] = {"env_id": self.config.env.id}
-        about["exp_name"] = self.config.algorithm
-        about |= {"seed": self.seed, "config": json.dumps(json_tree(self.config))}
+        name: Any = {"env_id": self.config.env.id, "exp_name": self.config.algorithm}
+        about = name | {"seed": self.seed, "config": json.dumps(json_tree(self.config))}
         interactions = self.collector.scores.interactions
         purge = interactions + 1 if interactions else None
         return [TensorBoard(self.folder.path, about, purge)]
@@ -136,8 +135,15 @@ class Run:
             raise self._stopped(stop)
         machine = describe(self.networks.device, self.how.env_threads)
         machine |= {"resumes": self.resumes, "exact": not self.inexact, "warm_up_steps": steps}
-        machine |= {"compiled": compiled_phases(self.steps), "why_not_exact": self.inexact}
-        self.folder.write_machine(machine)
+        self.machine = machine | {"why_not_exact": self.inexact}
+        self._describe()
+
+    def _describe(self) -> None:
+        """Write down the machine, again if a phase could not be compiled."""
+        compiled = compiled_phases(self.steps)
+        if self.machine.get("compiled") != compiled:
+            self.machine["compiled"] = compiled
+            self.folder.write_machine(self.machine)
 
     def loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
         """Iterate to the end of the budget."""
@@ -149,6 +155,7 @@ class Run:
             for sink in sinks:
                 sink.write(row)
             self.iteration += 1
+            self._describe()
             self._checkpoint_if_due(stop)
         return self._finish(time.perf_counter() - start, first)
 
@@ -241,10 +248,3 @@ class Run:
         result = {"run": str(self.folder.path)} | about | {"interactions_per_second": rate}
         self.folder.finish(result)
         return result
-
-
-def due(phase: AnyPhase, iteration: int) -> bool:
-    """Whether the phase runs on this iteration (counted from 0)."""
-    if phase.kind == "distil" and phase.first == "skip" and iteration == 0:
-        return False
-    return (iteration + 1) % phase.every == 0

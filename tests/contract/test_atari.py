@@ -18,6 +18,7 @@ from dna.clock import Clock
 from dna.config import EnvConfig
 from dna.envs import Making, make
 from dna.errors import BadInput, EnvironmentFailure
+from dna.marks import draw_time
 from dna.networks import Networks
 from dna.rollout import Collector
 from dna.worlds import Atari
@@ -175,6 +176,43 @@ def test_a_rollout_gives_back_every_observation_the_agent_saw():
         shown = torch.from_numpy(np.stack([*seen, collector.obs])).flatten(0, 1)
         assert rollout.done.any()
         assert torch.equal(rollout.obs[:], shown)
+
+
+def test_games_that_are_held_keep_their_stacks_while_others_move():
+    config = EnvConfig(id="ALE/Pong-v5", atari=Atari())
+    env, other = (make(config, Making(3, (1, 2, 3))) for _ in range(2))
+    before, _ = env.reset(), other.reset()
+    held = np.array([True, False, True])
+    rng, actions = np.random.default_rng(0), []
+    for t in range(7):
+        actions.append(rng.integers(0, 18, (3, 1)))
+        shown = env.step(actions[-1], held if t % 2 else None).obs
+        if t % 2:
+            assert np.array_equal(shown[1], before[1])
+            assert not np.array_equal(shown[0], before[0])
+        before = shown.copy()
+    for action in actions[::2]:  # the steps that the second game took
+        alone = other.step(action, np.array([False, True, False])).obs
+    assert np.array_equal(alone[1], shown[1]), "as if it had never been held"
+    env.close(), other.close()
+
+
+def test_the_last_observation_of_a_game_shows_its_time_and_its_frames():
+    rules = Atari(max_frames=120, sticky=0.0, noops=None)
+    env = make(EnvConfig(id="ALE/Pong-v5", atari=rules), Making(1, (1,)))
+    seen, last = [env.reset()[0]], None
+    while last is None:
+        step = env.step(np.array([[2]]))
+        last = step.final_obs.get(0)
+        seen.append(step.obs[0])
+    # Channel k of the last stack is channel k + 1 of the one before it, but for the bar.
+    for k in range(3):
+        assert np.array_equal(last[:80, :, k], seen[-2][:80, :, k + 1])
+    bar = np.zeros((1, 84, 84), dtype=np.uint8)
+    draw_time(bar, np.array([120]), 120)
+    assert np.array_equal(last[80:, :, 0], bar[0, 80:]), "full"
+    assert not np.array_equal(seen[-2][80:, :, 0], last[80:, :, 0])
+    env.close()
 
 
 # ── seeds, workers, snapshots ─────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from dna.batch import Experience
 from dna.compiled import (
     MOST_STEPS,
     Compiled,
+    _of_its_own,
     has_compiler,
     make_steps,
     pays,
@@ -131,6 +132,26 @@ def test_without_a_compiler_one_line_is_said_and_the_run_goes_on(monkeypatch):
         assert mine == pytest.approx(yours, rel=1e-6)
     assert torch.equal(weights, eager[1])
     assert torch.equal(moments["exp_avg"], eager[2]["exp_avg"])
+
+
+def test_a_run_says_what_was_not_compiled(tmp_path, monkeypatch):
+    def fails(*args, **kwargs):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("dna.compiled.torch.compile", lambda *args, **kwargs: fails)
+    with pytest.warns(RuntimeWarning, match="joint: not compiled"):
+        train(tiny("ppo"), 0, tmp_path, how=How(compile="on", tensorboard=False))
+    assert json.loads((tmp_path / "machine.json").read_text())["compiled"] == []
+
+
+def test_every_step_is_compiled_from_code_of_its_own():
+    _, networks = build()
+    weights = FlatWeights(networks)
+    steps = [Compiled(PHASES["value"], networks, weights, 1) for _ in range(2)]
+    methods = [_of_its_own(step._walk) for step in steps]
+    assert methods[0].__code__ is not methods[1].__code__
+    assert methods[0].__code__ == methods[1].__code__
+    assert methods[0].__self__ is steps[0]
 
 
 def test_calls_of_an_epoch_are_alike():

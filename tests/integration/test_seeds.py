@@ -10,8 +10,12 @@ import time
 import pytest
 
 from dna.cli import main
-from dna.pool import jobs_for
+from dna.cli.seeds import summary, tell
+from dna.errors import DnaError, FolderBusy
+from dna.folder import RunFolder
+from dna.pool import Task, check, jobs_for
 from dna.presets import for_environment
+from dna.storage import locked
 from helpers import bytes_of
 
 SMALL = ["CartPole-v1", "--interactions", "3072", "horizon=128", "agents=8"]
@@ -69,7 +73,7 @@ def test_a_stopped_list_saves_and_goes_on(tmp_path):
     assert all((tmp_path / f"seed{s}/done").exists() for s in (0, 1))
 
 
-def test_a_seed_that_fails_is_named_in_one_line(tmp_path, capsys):
+def test_a_wrong_setting_leaves_nothing_behind(tmp_path, capsys):
     words = ["train", "CartPole-v1", "--seeds", "2", "--out", str(tmp_path)]
     code = main([*words, "--interactions", "2048", "joint.sgd.epochs=1"])
     assert code == 2, "a wrong setting is refused before anything starts"
@@ -78,9 +82,53 @@ def test_a_seed_that_fails_is_named_in_one_line(tmp_path, capsys):
     code = main([*words, "--interactions", "2048", "env.options.nonsense=1"])
     err = capsys.readouterr().err
     assert code == 2
-    assert "2 of 2 runs failed: CartPole-v1" in err
+    assert "2 of 2 runs failed; seed 0: CartPole-v1" in err
     assert "nonsense" in err
     assert len(err.strip().splitlines()) == 1
+    assert not list(tmp_path.glob("*/config.json")), "the right command may use the folders"
+
+
+def test_seeds_stopped_by_others_are_named_and_finished_ones_told(tmp_path, capsys):
+    done = Task(for_environment("CartPole-v1"), 0, tmp_path / "a", state="done")
+    cut = Task(done.config, 1, tmp_path / "b", state="stopped", code=75)
+    RunFolder(done.folder).finish({"seed": 0, "score": 9.0, "run": "a"})
+    tell(summary([done, cut]), as_json=False)
+    assert "seed 0: score 9.00" in capsys.readouterr().out
+    with pytest.raises(DnaError, match=r"1 of 2 runs stopped; seed 1: `dna resume") as raised:
+        check([done, cut])
+    assert raised.value.exit_code == 75
+    check([done])
+
+
+def test_restarting_does_not_clear_a_run_that_is_training(tmp_path, capsys):
+    words = ["train", *SMALL, "--seeds", "1", "--out", str(tmp_path)]
+    assert main(words) == 0
+    before = (tmp_path / "seed0/metrics.jsonl").read_bytes()
+    with locked(tmp_path / "seed0"):
+        assert main([*words, "--restart"]) == 3
+    assert "in use by pid" in capsys.readouterr().err
+    assert (tmp_path / "seed0/metrics.jsonl").read_bytes() == before
+
+
+def test_no_run_outlives_a_killed_parent(tmp_path):
+    words = [sys.executable, "-m", "dna", "train", "CartPole-v1", "--seeds", "2"]
+    process = subprocess.Popen([*words, "--out", str(tmp_path), "--interactions", "400000"])
+    begun = [tmp_path / f"seed{s}/metrics.jsonl" for s in (0, 1)]
+    deadline = time.monotonic() + 60
+    while not all(path.exists() and path.stat().st_size for path in begun):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while True:
+        try:
+            for s in (0, 1):
+                with locked(tmp_path / f"seed{s}"):
+                    assert list((tmp_path / f"seed{s}/checkpoints").iterdir()), "saved first"
+            break
+        except FolderBusy:
+            assert time.monotonic() < deadline, "still training"
+            time.sleep(0.1)
 
 
 def test_images_take_all_cores_for_one_run():

@@ -8,9 +8,10 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from dna import checkpoint
-from dna.errors import Preempted
+from dna.errors import Preempted, StorageFailure
 from dna.folder import RunFolder
 from dna.setup import How
+from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 from dna.train import train
 from dna.tweak import tweak
 from helpers import tiny
@@ -77,6 +78,20 @@ def test_another_number_of_threads_is_said(tmp_path):
     machine = RunFolder(tmp_path).machine()
     assert machine["exact"] is False
     assert machine["why_not_exact"] == ["torch threads was 1, now 2"]
+
+
+def test_moments_of_other_weights_are_refused(tmp_path):
+    config = tiny("dna", "CartPole-v1", interactions=768)
+    how = How(tensorboard=False, threads=1)
+    with pytest.raises(Preempted):
+        train(config, 3, tmp_path, how=how, sinks=[Stopper(3)])
+    folder = tmp_path / "checkpoints" / checkpoint.names(tmp_path)[-1]
+    files = read_folder(folder)
+    tensors = tensors_from(files["rank0.safetensors"], "test")
+    tensors["optimizer/value/0/exp_avg"] = tensors["optimizer/value/0/exp_avg"][:-1].clone()
+    write_folder(folder, files | {"rank0.safetensors": tensor_bytes(tensors)})
+    with pytest.raises(StorageFailure, match="value: its moments are not of these weights"):
+        train(config, 3, tmp_path, how=how)
 
 
 def test_environments_that_cannot_be_saved_are_restarted_and_said(tmp_path):

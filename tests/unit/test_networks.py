@@ -282,6 +282,19 @@ def test_pixels_become_fractions_before_they_are_normalized():
     np.testing.assert_allclose(networks.preprocess(states), expected, rtol=1e-3, atol=1e-4)
 
 
+def test_pixels_are_clipped_and_scaled_up_as_any_observation():
+    spec = ObservationSpec("image", (3, 5, 2), "uint8")
+    networks = build(spec, encoder="mlp", norm=ObservationNorm(clip=0.8, gain=3.0))
+    seen, fresh = observations(spec, 40), observations(spec, 50, seed=1)
+    networks.observe(seen.numpy())
+    scaled, new = seen.numpy() / 255, fresh.numpy() / 255
+    normal = (new - scaled.mean(0)) / (scaled.std(0) + 1e-5)
+    expected = np.moveaxis(3.0 * np.clip(normal, -0.8, 0.8), -1, 1)
+    np.testing.assert_allclose(networks.preprocess(fresh), expected, rtol=1e-4, atol=1e-4)
+    assert (np.abs(normal) > 0.8).mean() > 0.2
+    assert np.abs(expected).max() == pytest.approx(2.4)
+
+
 def test_without_normalization_vectors_pass_unchanged():
     networks, states = build(norm=None), 100 * observations(VECTOR, 4)
     networks.observe(states.numpy())

@@ -9,23 +9,38 @@ from dna.tweak import digest
 
 def folder_of(config: Config, seed: int, out: Path | None, *, many: bool = False) -> Path:
     """Named by the digest, or as the user says; several seeds share the user's folder."""
+    if out is not None and str(out) == ".":
+        raise BadInput("--out: name a folder for the run, for example runs/first")
     if out is None:
         return Path("runs") / digest(config, seed)
     return out / f"seed{seed}" if many else out
 
 
 def prepare(
-    config: Config, many: list[tuple[int, Path]], *, restart: bool, resume: bool
-) -> None:
-    """The folders of several seeds: all may be used, or none is touched."""
+    config: Config,
+    seeds: tuple[int, int],
+    out: Path | None,
+    track: str | None,
+    *,
+    restart: bool,
+    resume: bool,
+) -> dict[int, Path]:
+    """The folders of several seeds (first, how many): all may be used, or none is touched."""
     from dna.folder import RunFolder
+    from dna.storage import locked
 
-    for seed, path in many:
+    if track is not None:
+        raise BadInput("--track: not with --seeds; track runs one by one")
+    first, count = seeds
+    many = {s: folder_of(config, s, out, many=True) for s in range(first, first + count)}
+    for seed, path in many.items():
         check_folder(path, config, seed, restart=restart, resume=resume)
-    for _, path in many if restart else []:
+    for path in many.values() if restart else []:
         folder = RunFolder(path)
         folder.check_free()
-        folder.clear()
+        with locked(path):  # somebody may be training there
+            folder.clear()
+    return many
 
 
 def check_folder(path: Path, config: Config, seed: int, *, restart: bool, resume: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 from dna.cli import options
 from dna.cli.display import show_progress
 from dna.cli.folders import check_folder, folder_of, prepare
-from dna.cli.seeds import tell, train_seeds
+from dna.cli.seeds import train_seeds
 from dna.config import Config, json_tree
 from dna.errors import BadInput, StorageFailure
 from dna.presets import for_environment
@@ -62,27 +62,23 @@ def train(
 ) -> None:
     start = (algo, preset, profile)
     settings = _settings(env_id, start, config, interactions, overrides or [])
-    if out is not None and str(out) == ".":
-        raise BadInput("--out: name a folder for the run, for example runs/first")
+    folder = folder_of(settings, seed, out)
     if dry_run:
-        tree = {"digest": digest(settings, seed), "seed": seed, "config": json_tree(settings)}
-        typer.echo(json.dumps(tree, indent=2))
-        return
+        return _print_settings(settings, seed)
     how: dict[str, Any] = {"device": device, "threads": threads, "env_threads": env_threads}
     how |= {"checkpoint_every": checkpoint_every, "compile": compile}
     how |= {"allow_import": allow_import}
     if seeds is not None:
-        if track is not None:
-            raise BadInput("--track: not with --seeds; track runs one by one")
-        many = [(seed + i, folder_of(settings, seed + i, out, many=True)) for i in range(seeds)]
-        prepare(settings, many, restart=restart, resume=resume)
-        found = train_seeds(settings, many, jobs, _words(how), quiet=quiet)
-        tell(found, as_json)
-        return
-    folder = folder_of(settings, seed, out)
+        many = prepare(settings, (seed, seeds), out, track, restart=restart, resume=resume)
+        return train_seeds(settings, many, jobs, _words(how), quiet=quiet, as_json=as_json)
     check_folder(folder, settings, seed, restart=restart, resume=resume)
     done = _how(**how, restart=restart)
     _run(settings, seed, folder, done, quiet=quiet, as_json=as_json, track=(track, project))
+
+
+def _print_settings(config: Config, seed: int) -> None:
+    tree = {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
+    typer.echo(json.dumps(tree, indent=2))
 
 
 def _words(how: dict[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,26 +22,27 @@ if TYPE_CHECKING:
 
 def train_seeds(
     config: Config,
-    seeds: Sequence[tuple[int, Path]],
+    seeds: Mapping[int, Path],
     jobs: int | None,
     words: list[str],
     *,
     quiet: bool,
-) -> dict[str, Any]:
-    """Train every seed in its folder, show a line for each; scores and their mean."""
+    as_json: bool,
+) -> None:
+    """Train every seed in its folder, show a line for each; then scores and their mean."""
     from dna.pool import Task, check, jobs_for, run_all
 
-    tasks = [Task(config, seed, folder) for seed, folder in seeds]
+    tasks = [Task(config, seed, folder) for seed, folder in seeds.items()]
     with _table(config, quiet) as told:
         run_all(tasks, jobs or jobs_for(config), words, told)
+    tell(summary(tasks), as_json)
     check(tasks)
-    return summary(tasks)
 
 
 def summary(tasks: Sequence["Task"]) -> dict[str, Any]:
-    """Each run's result, and mean and standard error of their scores."""
-    results = [task.result() or {} for task in tasks]
-    scores = [r["score"] for r in results if r.get("score") is not None]
+    """The result of each run that is over, mean and standard error of their scores."""
+    results = [result for task in tasks if (result := task.result()) is not None]
+    scores = [r["score"] for r in results if r["score"] is not None]
     error = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else None
     return {
         "runs": results,

@@ -1,7 +1,7 @@
 """How the cost of an interaction grows with agents, horizon, width and epochs.
 
-Each is varied by itself around the MinAtar preset of DNA (and, for width, around MuJoCo's);
-sizes take turns, several times over. Writes JSON and a plot.
+Each is varied by itself around the MinAtar preset of DNA; sizes take turns, several times
+over. Writes JSON and a plot.
 
     python benchmarks/growth.py --out benchmarks/results/growth.json
 """
@@ -45,7 +45,7 @@ def benches(key: str, folder: Path) -> dict[int, Bench]:
 
 
 def measure(key: str) -> dict[str, Any]:
-    """Microseconds per interaction and peak memory, by size."""
+    """Microseconds per interaction, by size."""
     with tempfile.TemporaryDirectory() as folder:
         running = benches(key, Path(folder))
         turns: dict[int, list[dict[str, Any]]] = {size: [] for size in running}

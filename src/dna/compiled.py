@@ -6,6 +6,7 @@ one function of flat vectors, compiled by `torch.compile`. The result equals the
 up to float rounding, and itself to the bit. Needs a C++ compiler at run time.
 """
 
+import functools
 import math
 import os
 import shlex
@@ -171,9 +172,10 @@ def make_steps(
     clock: Clock | None = None,
 ) -> dict[str, Step]:
     """One step, with an Adam of its own, for each phase (section 4.4)."""
+    able = functools.cache(_able)  # asked for every phase, said once
     steps: dict[str, Step] = {}
     for phase in config.phases:
-        if compile == "on" or (compile == "auto" and pays(config, phase, networks)):
+        if compile == "on" or (compile == "auto" and pays(config, phase, networks) and able()):
             whole = config.batch * _rollouts(phase) // phase.sgd.minibatch
             walked = steps_per_call(whole)
             steps[phase.name] = Compiled(phase, networks, weights, walked, clock)
@@ -196,7 +198,15 @@ def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:
     iterations = math.ceil(config.interactions / config.batch) // phase.every
     steps = config.batch * _rollouts(phase) // phase.sgd.minibatch * phase.sgd.epochs
     known = is_mean_over_rows.dispatch(type(phase)) is not is_mean_over_rows.dispatch(object)
-    return small and known and iterations * steps >= WORTHWHILE and has_compiler()
+    return small and known and iterations * steps >= WORTHWHILE
+
+
+def _able() -> bool:
+    found = has_compiler()
+    if not found:
+        text = "no C++ compiler (g++ or clang++): going on without compiled steps"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return found
 
 
 def _rollouts(phase: AnyPhase) -> int:

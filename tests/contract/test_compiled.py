@@ -169,23 +169,29 @@ def test_calls_of_an_epoch_are_alike():
     assert steps_per_call(2**20) == MOST_STEPS
 
 
-def test_only_long_runs_of_small_networks_are_compiled(monkeypatch):
-    monkeypatch.setattr("dna.compiled.has_compiler", lambda: True)
+def test_only_long_runs_of_small_networks_are_compiled():
     config, networks = build()
     config = config.model_copy(update={"interactions": 10**6})
     assert all(pays(config, phase, networks) for phase in config.phases)
     short = config.model_copy(update={"interactions": 10**4})
     assert not any(pays(short, phase, networks) for phase in short.phases)
-    monkeypatch.setattr("dna.compiled.has_compiler", lambda: False)
-    assert not any(pays(config, phase, networks) for phase in config.phases)
-    with warnings.catch_warnings(action="error"):
+
+
+def test_where_it_would_pay_a_missing_compiler_is_one_line(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    config, networks = build()
+    config = config.model_copy(update={"interactions": 10**6})
+    with pytest.warns(RuntimeWarning, match=r"^no C\+\+ compiler") as said:
         steps = make_steps(config, networks, FlatWeights(networks))
+    assert len(said) == 1
     assert all(isinstance(step, Eager) for step in steps.values())
+    short = config.model_copy(update={"interactions": 10**4})
+    with warnings.catch_warnings(action="error"):
+        make_steps(short, networks, FlatWeights(networks))
 
 
 @pytest.mark.parametrize(("name", "expected"), [("mujoco.dna", True), ("cartpole.dna", False)])
-def test_which_presets_are_compiled(name, expected, monkeypatch):
-    monkeypatch.setattr("dna.compiled.has_compiler", lambda: True)
+def test_which_presets_are_compiled(name, expected):
     config = preset(name)
     action = NUMBERS if name == "mujoco.dna" else ActionSpec("categorical", (2,))
     networks = Networks(config, OBS, action)

@@ -135,7 +135,8 @@ def _measure(
     ours = [sys.executable, "-m", "dna.bench.serve", family, str(index)]
     contestants = [Contestant("ours", ours, {})]
     try:
-        contestants += [_peer(name, case, family) for name in peers]
+        for name in peers:
+            contestants.append(_peer(name, case, family))
         for round_ in range(repeats + 1):
             for contestant in contestants:
                 told(f"{case.name}: round {round_} of {repeats}, {contestant.name}")

@@ -68,6 +68,8 @@ def train(
     how: dict[str, Any] = {"device": device, "threads": threads, "env_threads": env_threads}
     how |= {"checkpoint_every": checkpoint_every, "compile": compile}
     how |= {"allow_import": allow_import}
+    if jobs is not None and seeds is None:
+        raise BadInput("--jobs: goes with --seeds")
     if seeds is not None:
         many = prepare(settings, (seed, seeds), out, track, restart=restart, resume=resume)
         return train_seeds(settings, many, jobs, _words(how), quiet=quiet, as_json=as_json)

@@ -68,13 +68,11 @@ def train(
     how: dict[str, Any] = {"device": device, "threads": threads, "env_threads": env_threads}
     how |= {"checkpoint_every": checkpoint_every, "compile": compile}
     how |= {"allow_import": allow_import}
-    if jobs is not None and seeds is None:
-        raise BadInput("--jobs: goes with --seeds")
     if seeds is not None:
         many = prepare(settings, (seed, seeds), out, track, restart=restart, resume=resume)
         return train_seeds(settings, many, jobs, _words(how), quiet=quiet, as_json=as_json)
     check_folder(folder, settings, seed, restart=restart, resume=resume)
-    done = _how(**how, restart=restart)
+    done = _how(**how, restart=restart, jobs=jobs)
     _run(settings, seed, folder, done, quiet=quiet, as_json=as_json, track=(track, project))
 
 
@@ -133,6 +131,8 @@ def _how(**how: Any) -> "How":
     from dna.compiled import has_compiler  # only now: it brings torch
     from dna.setup import How
 
+    if how.pop("jobs", None) is not None:
+        raise BadInput("--jobs: goes with --seeds")
     if how["compile"] == "on" and not has_compiler():
         raise BadInput("--compile on: needs a C++ compiler (g++ or clang++); or leave it out")
     return How(**how)

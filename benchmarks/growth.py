@@ -1,14 +1,16 @@
 """How the cost of an interaction grows with agents, horizon, width and epochs.
 
 Each is varied by itself around the MinAtar preset of DNA; sizes take turns, several times
-over. Writes JSON and a plot.
+over, each in a process of its own. Writes JSON and a plot.
 
     python benchmarks/growth.py --out benchmarks/results/growth.json
 """
 
 import argparse
 import io
+import json
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from dna.bench import Case, cases
+from dna.bench.contest import Contestant
 from dna.bench.serve import Bench
 from dna.storage import write, write_json
 from dna.tweak import tweak
@@ -32,51 +35,65 @@ SIZES: dict[str, tuple[int, ...]] = {
 ROUNDS = 5
 
 
-def benches(key: str, folder: Path) -> dict[int, Bench]:
-    """One for each size, all alive at once."""
+def serve(key: str, size: int) -> None:
+    """One size, in a process of its own so that its memory is its own: a turn per line."""
     base = next(case for case in cases("minatar") if case.name == "DNA")
-    made = {}
-    for size in SIZES[key]:
-        config = tweak(base.config, **{key: size})
-        iterations = max(1, 16_384 // config.batch)
-        case = Case(f"{key}={size}", config, iterations)
-        made[size] = Bench(case, folder / f"{key}-{size}", "off")
-    return made
+    config = tweak(base.config, **{key: size})
+    case = Case(f"{key}={size}", config, max(1, 16_384 // config.batch))
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(case, Path(folder), "off")
+        for _ in sys.stdin:
+            print(json.dumps(bench.turn()), flush=True)
+        bench.run.collector.env.close()
 
 
 def measure(key: str) -> dict[str, Any]:
-    """Microseconds per interaction, by size."""
-    with tempfile.TemporaryDirectory() as folder:
-        running = benches(key, Path(folder))
-        turns: dict[int, list[dict[str, Any]]] = {size: [] for size in running}
+    """Microseconds per interaction and peak memory, by size."""
+    running = {
+        size: Contestant(f"{key}={size}", [sys.executable, __file__, key, str(size)], {})
+        for size in SIZES[key]
+    }
+    turns: dict[int, list[dict[str, Any]]] = {size: [] for size in running}
+    try:
         for round_ in range(ROUNDS + 1):
-            for size, bench in running.items():
-                turn = bench.turn()
-                if round_:
+            for size, contestant in running.items():
+                turn = contestant.ask()
+                if round_:  # the first warms up
                     turns[size].append(turn)
-        for bench in running.values():
-            bench.run.collector.env.close()
+    finally:
+        for contestant in running.values():
+            contestant.close()
+    return {str(size): summary(found) for size, found in turns.items()}
+
+
+def summary(turns: list[dict[str, Any]]) -> dict[str, float]:
+    costs = [turn["seconds"] / turn["interactions"] * 1e6 for turn in turns]
+    memory = max(turn["memory"] for turn in turns)
     return {
-        str(size): {
-            "microseconds": statistics.median(
-                turn["seconds"] / turn["interactions"] * 1e6 for turn in found
-            ),
-        }
-        for size, found in turns.items()
+        "microseconds": statistics.median(costs),
+        "min": min(costs),
+        "max": max(costs),
+        "memory": memory,
     }
 
 
 def draw(found: dict[str, Any]) -> bytes:
-    figure, axes = plt.subplots(1, len(found), figsize=(3.2 * len(found), 2.8), sharey=True)
-    for axis, (key, sizes) in zip(axes, found.items(), strict=True):
+    wide = 3.2 * len(found)
+    figure, axes = plt.subplots(2, len(found), figsize=(wide, 5), sharey="row", sharex="col")
+    for column, (key, sizes) in zip(axes.T, found.items(), strict=True):
         x = [int(size) for size in sizes]
-        axis.plot(x, [one["microseconds"] for one in sizes.values()], marker="o")
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(x, [str(size) for size in x])
-        axis.set_xlabel(key)
+        costs, low, high, memory = zip(*(one.values() for one in sizes.values()), strict=True)
+        column[0].plot(x, costs, marker="o")
+        column[0].fill_between(x, low, high, alpha=0.2)
+        column[1].plot(x, [one / 1e6 for one in memory], marker="o")
+        column[1].set_xscale("log", base=2)
+        column[1].set_xticks(x, [str(size) for size in x])
+        column[1].set_xlabel(key)
+    for axis in axes.flat:
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("µs per interaction")
-    axes[0].set_ylim(bottom=0)
+        axis.set_ylim(bottom=0)
+    axes[0, 0].set_ylabel("µs per interaction")
+    axes[1, 0].set_ylabel("peak memory, MB")
     figure.tight_layout()
     target = io.BytesIO()
     figure.savefig(target, format="png", dpi=120)
@@ -98,4 +115,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] and sys.argv[1] in SIZES:
+        serve(sys.argv[1], int(sys.argv[2]))
+    else:
+        main()

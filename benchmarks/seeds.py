@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 from dna.batch import Batch
-from dna.compiled import Compiled
+from dna.compiled import MOST_STEPS, Compiled, _options
 from dna.config import Config
 from dna.envs import Making, make
 from dna.flat import FlatWeights
@@ -28,8 +29,9 @@ from dna.networks import Networks
 from dna.presets import for_environment
 from dna.storage import write_json
 
-SEEDS = 8
-CASES = {"HalfCheetah-v5": 40_960, "MinAtar/Breakout-v1": 131_072}
+SEEDS, ROUNDS = 8, 5
+OPTIONS = _options(torch.device("cpu"))
+CASES = {"HalfCheetah-v5": 20_480, "MinAtar/Breakout-v1": 65_536}
 
 
 def seconds_of(env_id: str, seeds: int, interactions: int) -> float:
@@ -50,12 +52,12 @@ def update(env_id: str, seeds: int) -> float:
     state = step._state()
     scalars = step._scalars(0.0)
     if seeds == 1:
-        work = torch.compile(step._walk, fullgraph=True, dynamic=False)
+        work = torch.compile(step._walk, fullgraph=True, dynamic=False, options=OPTIONS)
         return microseconds(lambda: work(state, *scalars, data)) / step.minibatches
     states = [torch.stack([part] * seeds) for part in state]
     batch = {name: torch.stack([column] * seeds) for name, column in data.items()}
     many = torch.vmap(step._walk, in_dims=([0, 0, 0, 0], None, None, 0))
-    work = torch.compile(many, fullgraph=True, dynamic=False)
+    work = torch.compile(many, fullgraph=True, dynamic=False, options=OPTIONS)
     return microseconds(lambda: work(states, *scalars, batch)) / step.minibatches
 
 
@@ -64,8 +66,9 @@ def prepared(config: Config) -> tuple[Compiled, Batch]:
     env = make(config.env, Making(1, (0,)))
     networks = Networks(config, env.observation, env.action)
     phase = next(phase for phase in config.phases if phase.kind == "value")
-    step = Compiled(phase, networks, FlatWeights(networks), 1)
-    rows = phase.sgd.minibatch
+    walked = MOST_STEPS if env.observation.kind == "vector" else 1  # as a run does it
+    step = Compiled(phase, networks, FlatWeights(networks), walked)
+    rows = walked * phase.sgd.minibatch
     obs = torch.from_numpy(env.reset()).expand(rows, *env.observation.shape).clone()
     env.close()
     return step, {"obs": obs, "v_targ": torch.randn(rows), "weight": torch.ones(rows)}
@@ -90,12 +93,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
     found: dict[str, Any] = {}
+    warnings.simplefilter("ignore")  # vmap's, of rules it lacks: that is part of its cost
     for env_id, interactions in CASES.items():
         seconds_of(env_id, 1, interactions)  # fills the compiler's cache
+        alone, eight = [], []
+        for _ in range(ROUNDS):
+            alone.append(seconds_of(env_id, 1, interactions))
+            eight.append(seconds_of(env_id, SEEDS, interactions))
+        gains = [SEEDS * one / many for one, many in zip(alone, eight, strict=True)]
         found[env_id] = {
             "interactions": interactions,
-            "one_seed_seconds": seconds_of(env_id, 1, interactions),
-            "eight_processes_seconds": seconds_of(env_id, SEEDS, interactions),
+            "one_seed_seconds": statistics.median(alone),
+            "eight_processes_seconds": statistics.median(eight),
+            "eight_solo_runs_over_eight_at_once": statistics.median(gains),
+            "range": [min(gains), max(gains)],
         }
         for threads in (1, 2):
             torch.set_num_threads(threads)

@@ -12,7 +12,7 @@ from typing import Any
 def table(found: dict[str, Any]) -> str:
     """One family."""
     lines = [
-        "| case | who | interactions/s (range) | ours is … times | of the limit | memory |",
+        "| case | who | interactions/s (range) | ours is … × | of limit | memory + workers |",
         "|---|---|--:|--:|--:|--:|",
     ]
     for case in found["cases"]:
@@ -27,9 +27,26 @@ def table(found: dict[str, Any]) -> str:
                 f"{rate['median']:,.0f} ({rate['min']:,.0f}–{rate['max']:,.0f})",
                 "" if ratio is None else _spread(ratio, "{:.2f}"),
                 _spread(limit, "{:.0f}") + " %" if ours else "",
-                f"{memory:.2f} GB" if ours else "",
+                f"{memory:.2f} + {case['workers'] / 1e9:.2f} GB" if ours else "",
             ]
             lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def beside(found: dict[str, Any]) -> str:
+    """Time of the paper's algorithms, and cases set beside a peer's other work."""
+    lines = []
+    timed = [case for case in found["cases"] if case["paper_hours"]]
+    if timed:
+        hours = timed[0]["paper_hours"]
+        lines += ["| algorithm | time, DNA being 4 (range) | paper |", "|---|--:|--:|"]
+        for case in timed:
+            time = {key: hours * value for key, value in case["time"].items()}
+            row = f"| {case['name']} | {_spread(time, '{:.2f}')} | {case['paper_hours']} |"
+            lines.append(row)
+    for case in found["cases"]:
+        for who, ratio in case["beside"].items():
+            lines.append(f"{case['name']} is {_spread(ratio, '{:.2f}')} times {who}'s PPO.")
     return "\n".join(lines)
 
 
@@ -56,6 +73,7 @@ def main() -> None:
         found = json.loads(Path(name).read_text())
         if "cases" in found:
             print(f"\n## {found['family']}\n\n{table(found)}\n\n{split(found)}")
+            print(f"\n{beside(found)}")
 
 
 if __name__ == "__main__":

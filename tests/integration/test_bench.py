@@ -87,6 +87,18 @@ def test_figures_are_ratios_within_a_round():
     json.dumps(found)
 
 
+def test_cases_are_compared_within_a_round_too():
+    config = for_environment("CartPole-v1", "ppo")
+    limit = {"matmul": 1e6, "env": 1000.0, "operations": {"policy": 500.0}}
+    first = Result(Case("PPO", config, 1), {"ours": [turn(100)], "sb3": [turn(50)]}, [limit])
+    dna = Result(Case("DNA", config, 1, hours=4.0), {"ours": [turn(80)]}, [limit])
+    ppg = Result(Case("PPG", config, 1, beside=("sb3",)), {"ours": [turn(40)]}, [limit])
+    found = figures("minatar", [first, dna, ppg])["cases"]
+    assert [case["time"]["median"] for case in found] == [0.8, 1.0, 2.0]  # DNA's being 1
+    assert [case["beside"] for case in found[:2]] == [{}, {}]
+    assert found[2]["beside"]["sb3"]["median"] == 0.8
+
+
 def test_a_contestant_that_dies_is_an_error_with_its_last_words():
     code = "import sys; input(); print('{}'); input(); sys.exit('out of luck')"
     contestant = Contestant("peer", [sys.executable, "-uc", code], {})
@@ -124,7 +136,7 @@ def test_a_peer_does_the_work_it_is_asked_for(script):
     asked = {"family": "mujoco", "env": "Pendulum-v1", "agents": 2, "horizon": 32}
     asked |= {"epochs": 1, "minibatch": 16, "iterations": 2, "threads": 1}
     done = subprocess.run(
-        [sys.executable, PEER_SCRIPTS / f"{script}.py", json.dumps(asked)],
+        [sys.executable, PEER_SCRIPTS / f"run_{script}.py", json.dumps(asked)],
         input="go\ngo\n",
         capture_output=True,
         text=True,

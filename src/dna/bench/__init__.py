@@ -23,6 +23,7 @@ class Case:
     iterations: int  # of one turn, a few seconds
     peers: tuple[str, ...] = ()  # who can do the same work
     hours: float | None = None  # of a GPU in the paper (table 5)
+    beside: tuple[str, ...] = ()  # peers on the first case's work that it is set beside
 
 
 def cases(family: str) -> list[Case]:
@@ -52,7 +53,7 @@ def _atari() -> list[Case]:
         Case("DNA", _brief("tuned.dna", game), 1, hours=4.0),
         Case("PPO (2x)", _brief("tuned.ppo", game), 1, hours=3.0),
         Case("PPG", ppg, 1, hours=4.5),
-        Case("PPO (orig)", _brief("table1.ppo_orig", game), 8, hours=7.5),
+        Case("PPO (orig)", _brief("table1.ppo_orig", game), 4, hours=7.5),
     ]
 
 
@@ -77,7 +78,7 @@ def _mujoco() -> list[Case]:
         Case("PPO, two networks", two, 8, ("sb3", "sbx")),
         Case("PPO, one network", one, 8, ("cleanrl-style",)),
         Case("PPO (table 6)", _brief("mujoco.ppo", task), 8),
-        Case("DNA (table 6)", _brief("mujoco.dna", task), 4),
+        Case("DNA (table 6)", _brief("mujoco.dna", task), 4, beside=("sb3", "sbx")),
     ]
 
 
@@ -93,10 +94,10 @@ def _minatar() -> list[Case]:
 
 def _procgen() -> list[Case]:
     game = "procgen/coinrun"
-    # A quarter of the paper's horizon: a turn would take minutes.
+    # An eighth of the paper's horizon: a turn would take minutes.
     return [
-        Case("PPO", _brief("procgen.ppo", game, horizon=64), 1, ("cleanrl-style",)),
-        Case("DNA", _brief("procgen.dna", game, horizon=64), 1),
+        Case("PPO", _brief("procgen.ppo", game, horizon=32), 1, ("cleanrl-style",)),
+        Case("DNA", _brief("procgen.dna", game, horizon=32), 1),
     ]
 
 

@@ -1,8 +1,8 @@
 """Contestants taking turns, and what their turns amount to.
 
-Every round each contestant does its unit of work once, one after the other, nothing beside
-it. The first round warms up and is dropped. Ratios are taken within a round; shown are their
-median, smallest and largest.
+Every round each contestant of each case does its unit of work once, one after the other,
+nothing beside it. The first round warms up and is dropped. Ratios are taken within a round;
+shown are their median, smallest and largest.
 """
 
 import json
@@ -113,50 +113,58 @@ def contest(
     repeats: int,
     told: Callable[[str], None] = lambda text: None,
 ) -> list[Result]:
-    """Measure every case of a family, case after case, contestants taking turns."""
+    """Measure every case of a family: all of them take turns, so cases compare as well."""
     if against:
         _check_peers(against)
-    results = []
-    for index, case in enumerate(cases(family)):
-        peers = [name for name in case.peers if name in against]
-        results.append(_measure(family, index, case, peers, repeats, told))
+    results = [Result(case) for case in cases(family)]
+    fields: list[dict[str, Contestant]] = []
+    try:
+        for index, result in enumerate(results):
+            told(f"{result.case.name}: starting")
+            fields.append(_field(family, index, result.case, against))
+        for round_ in range(repeats + 1):
+            for result, field_ in zip(results, fields, strict=True):
+                _round(result, field_, round_, f"round {round_} of {repeats}", told)
+    finally:
+        for field_ in fields:
+            for contestant in field_.values():
+                contestant.close()
     return results
 
 
-def _measure(
-    family: str,
-    index: int,
-    case: Case,
-    peers: list[str],
-    repeats: int,
-    told: Callable[[str], None],
-) -> Result:
-    result = Result(case)
+def _field(
+    family: str, index: int, case: Case, against: Sequence[str]
+) -> dict[str, Contestant]:
     ours = [sys.executable, "-m", "dna.bench.serve", family, str(index)]
-    contestants = [Contestant("ours", ours, {})]
-    try:
-        for name in peers:
-            contestants.append(_peer(name, case, family))
-        for round_ in range(repeats + 1):
-            for contestant in contestants:
-                told(f"{case.name}: round {round_} of {repeats}, {contestant.name}")
-                turn = contestant.ask()
-                if round_:  # the first warms up
-                    result.turns.setdefault(contestant.name, []).append(turn)
-            told(f"{case.name}: round {round_} of {repeats}, limit")
-            limit = contestants[0].ask("limit")
-            if round_:
-                result.limits.append(limit)
-    finally:
-        for contestant in contestants:
-            contestant.close()
-    return result
+    found = {"ours": Contestant("ours", ours, {})}
+    for name in case.peers:
+        if name in against:
+            found[name] = _peer(name, case, family)
+    return found
+
+
+def _round(
+    result: Result,
+    contestants: dict[str, Contestant],
+    number: int,
+    text: str,
+    told: Callable[[str], None],
+) -> None:
+    for name, contestant in contestants.items():
+        told(f"{text}: {result.case.name}, {name}")
+        turn = contestant.ask()
+        if number:  # the first warms up
+            result.turns.setdefault(name, []).append(turn)
+    told(f"{text}: {result.case.name}, limit")
+    limit = contestants["ours"].ask("limit")
+    if number:
+        result.limits.append(limit)
 
 
 def _peer(name: str, case: Case, family: str) -> Contestant:
     small = family in ("mujoco", "minatar")  # their networks are best on one thread, as ours
     work = json.dumps(work_of(case, family, 1 if small else 0))
-    script = SCRIPTS / f"{name.replace('-', '_')}.py"
+    script = SCRIPTS / f"run_{name.replace('-', '_')}.py"
     packages = next(INTERPRETER.parent.parent.glob("lib/python*/site-packages"), Path())
     qt = {"LD_LIBRARY_PATH": str((packages / "PyQt5/Qt5/lib").absolute())}
     return Contestant(name, [str(INTERPRETER), str(script), work], qt)

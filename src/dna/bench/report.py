@@ -12,17 +12,24 @@ from dna.machine import describe
 
 def figures(family: str, results: list[Result]) -> dict[str, Any]:
     """Everything measured, with the machine it was measured on."""
+    machine = describe(torch.device("cpu"), None)
+    # Where the paper gives hours, its first algorithm is what time is compared with.
+    base = next((one for one in results if one.case.hours), results[0])
     return {
         "family": family,
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": describe(torch.device("cpu"), None),
-        "cases": [_case(result) for result in results],
+        "machine": {key: machine[key] for key in ("cpu", "cores", "python", "versions", "git")},
+        "cases": [
+            _case(one, results[0]) | {"time": _ratio(base.rates("ours"), one.rates("ours"))}
+            for one in results
+        ],
     }
 
 
-def _case(result: Result) -> dict[str, Any]:
+def _case(result: Result, first: Result) -> dict[str, Any]:
     ours, bounds = result.rates("ours"), result.bounds()
     peers = [name for name in result.turns if name != "ours"]
+    beside = [name for name in result.case.beside if name in first.turns]
     limits = result.limits
     return {
         "name": result.case.name,
@@ -32,6 +39,7 @@ def _case(result: Result) -> dict[str, Any]:
         "paper_hours": result.case.hours,
         "rates": {name: _spread(result.rates(name)) for name in result.turns},
         "ratios": {name: _ratio(ours, result.rates(name)) for name in peers},
+        "beside": {name: _ratio(ours, first.rates(name)) for name in beside},
         "of_limit": _ratio(ours, bounds),
         "limit": {
             "rate": statistics.median(bounds),
@@ -41,6 +49,7 @@ def _case(result: Result) -> dict[str, Any]:
         },
         "split": result.split(),
         "memory": max(turn["memory"] for turn in result.turns["ours"]),
+        "workers": max(turn.get("workers", 0) for turn in result.turns["ours"]),
     }
 
 

@@ -5,11 +5,13 @@ answered by one line of JSON. The line `limit` measures the machine instead (`dn
 """
 
 import json
+import multiprocessing
 import os
 import resource
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +48,14 @@ class Bench:
             run.iterate()
             run.iteration += 1
         seconds = time.perf_counter() - start
-        if not self.memory:  # before the limit's large matrices; workers are not in it
+        if not self.memory:  # before the limit's large matrices
             self.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {
             "interactions": self.case.iterations * self.case.config.batch,
             "seconds": seconds,
             "split": run.clock.take(),
             "memory": self.memory,
+            "workers": _peak_of_workers(),
         }
 
     def limit(self) -> dict[str, Any]:
@@ -66,6 +69,18 @@ class Bench:
             "env": env_rate(self.run),
             "operations": self.operations,
         }
+
+
+def _peak_of_workers() -> int:
+    """Bytes that the environments' processes held at their peaks, pages they share counted
+    for each."""
+    peak = 0
+    for worker in multiprocessing.active_children():
+        with suppress(OSError):
+            for line in Path(f"/proc/{worker.pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    peak += int(line.split()[1]) * 1024
+    return peak
 
 
 def _clock_preprocessing(run: Run) -> None:

@@ -80,13 +80,21 @@ def _print(found: dict[str, Any]) -> None:
                 f"{middle:,.0f} ({low:,.0f}-{high:,.0f})",
                 "" if ratio is None else f"{ratio['median']:.2f} ×",
                 f"{100 * case['of_limit']['median']:.0f} %" if first else "",
-                f"{case['memory'] / 1e9:.2f} GB" if first else "",
+                f"{(case['memory'] + case['workers']) / 1e9:.2f} GB" if first else "",
             )
     console.print(table)
     for case in found["cases"]:
         parts = sorted(case["split"].items(), key=lambda item: -item[1])
         text = ", ".join(f"{part} {share:.0%}" for part, share in parts if share >= 0.005)
         console.print(f"{case['name']}: {text}", markup=False, highlight=False)
+    for case in found["cases"]:
+        if case["paper_hours"]:
+            time = f"{case['time']['median']:.2f} × the time of DNA"
+            paper = f"{case['paper_hours'] / 4:.2f}"
+            console.print(f"{case['name']}: {time}; in the paper {paper}", highlight=False)
+        for who, ratio in case["beside"].items():
+            text = f"{ratio['median']:.2f} × as fast as {who}'s PPO"
+            console.print(f"{case['name']}: {text}", markup=False, highlight=False)
     limits = [case["limit"] for case in found["cases"]]
     gflops = statistics.median(limit["matmul"] for limit in limits) / 1e9
     env = statistics.median(limit["env"] for limit in limits)

@@ -50,7 +50,14 @@ def environments(asked: dict[str, Any]) -> tuple[VecEnv, str, dict[str, Any]]:
 
         gym.register_envs(ale_py)
         name = asked["env"].removeprefix("ALE/").removesuffix("-v5") + "NoFrameskip-v4"
-        env = make_atari_env(name, n_envs=agents, seed=0, vec_env_cls=SubprocVecEnv)
+        # Forked: 128 fresh interpreters, each with its own torch, would not fit the memory.
+        env = make_atari_env(
+            name,
+            n_envs=agents,
+            seed=0,
+            vec_env_cls=SubprocVecEnv,
+            vec_env_kwargs={"start_method": "fork"},
+        )
         return VecFrameStack(env, n_stack=4), "CnnPolicy", {}
     if asked["family"] == "minatar":
         from minatar.gym import register_envs

@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := runs/demo
 
-.PHONY: install demo test test-all worlds slow check format peers bench docs clean
+.PHONY: install demo test test-all worlds slow torture check format peers bench docs clean
 
 install: .venv/installed
 
@@ -34,7 +34,10 @@ slow: install  ## the learning runs
 worlds: install  ## 81 games and tasks through a DNA iteration, snapshots, parity: minutes
 	$(BIN)/python -m pytest -m worlds
 
-test-all: test worlds slow
+torture: install  ## everything that can go wrong, on purpose: half an hour, docs/reliability.md
+	PYTHONPATH=tests $(BIN)/python -m torture --json benchmarks/results/torture.json
+
+test-all: test worlds slow torture
 
 check: install
 	$(BIN)/ruff check .
@@ -59,9 +62,9 @@ bench: install peers  ## speed beside the peers and the machine's limit: an hour
 	$(BIN)/dna bench atari --against sb3,cleanrl-style --out benchmarks/results/atari.json
 	$(BIN)/dna bench mujoco --against sb3,sbx,cleanrl-style --out benchmarks/results/mujoco.json
 	$(BIN)/dna bench minatar --against sb3 --out benchmarks/results/minatar.json
-	$(BIN)/dna bench procgen --against cleanrl-style --out benchmarks/results/procgen.json
 	$(BIN)/python benchmarks/seeds.py --out benchmarks/results/seeds.json
 	$(BIN)/python benchmarks/growth.py --out benchmarks/results/growth.json
+	$(BIN)/dna bench procgen --against cleanrl-style --out benchmarks/results/procgen.json
 	$(BIN)/python benchmarks/atari_backends.py
 	$(BIN)/python benchmarks/tables.py
 

@@ -21,10 +21,10 @@ FEW = 32
 
 
 class Actor(Protocol):
-    """s, noise → what π says of s, and an action drawn from it."""
+    """s, noise → what π says of s, an action drawn from it, and V_π(s)."""
 
-    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array]:
-        """(parameters of π [A, P], action [A, W]) for states [A, …] and noise of `draw`."""
+    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array]:
+        """(parameters of π [A, P], action [A, W], V_π [A]) for states [A, …] and noise."""
 
 
 def make_actor(networks: Networks, agents: int) -> Actor:
@@ -45,12 +45,13 @@ class TorchActor:
         self.networks = networks
 
     @torch.inference_mode()
-    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array]:
+    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array]:
         """One forward pass."""
         states = moved(torch.from_numpy(obs), self.networks.device)
-        pi = self.networks.pi(states).pi.cpu()
+        output = self.networks.pi(states)
+        pi = output.pi.cpu()
         action = self.networks.distribution.sample(pi, torch.from_numpy(noise))
-        return pi.numpy(), action.numpy()
+        return pi.numpy(), action.numpy(), output.value.cpu().numpy()
 
 
 class NumpyActor:
@@ -62,12 +63,12 @@ class NumpyActor:
         self.shift, self.scale = preprocess.shift.numpy(), preprocess.scale.numpy()
         layers = [m for m in policy.encoder.children() if isinstance(m, nn.Linear)]
         self.layers = [_memory(layer) for layer in layers]
-        self.head = _memory(policy.policy_head)
+        self.head, self.value_head = _memory(policy.policy_head), _memory(policy.value_head)
         self.rectify = isinstance(policy.activation, nn.ReLU)
         self.sizes = networks.action.sizes
         self.log_std = None if policy.log_std is None else policy.log_std.detach().numpy()
 
-    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array]:
+    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array]:
         """The same forward pass and draw as torch's, up to float rounding."""
         x = obs.reshape(len(obs), -1)
         if self.clip is not None:
@@ -77,11 +78,12 @@ class NumpyActor:
             x = x @ weight + bias
             x = np.maximum(x, 0.0) if self.rectify else np.tanh(x)
         pi = x @ self.head[0] + self.head[1]
+        value = (x @ self.value_head[0] + self.value_head[1])[:, 0]
         if self.log_std is not None:
             action = pi + np.exp(self.log_std) * noise
             spread = np.broadcast_to(self.log_std, pi.shape)
-            return np.concatenate([pi, spread], axis=1), action
-        return pi, self._choose(pi + noise)
+            return np.concatenate([pi, spread], axis=1), action, value
+        return pi, self._choose(pi + noise), value
 
     def _choose(self, score: Array) -> Array:
         """Gumbel-max, one choice after the other."""

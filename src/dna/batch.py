@@ -39,6 +39,7 @@ class Rollout:  # axes [N, A, …]: horizon, agents
     weight: Tensor  # [N, A] 1, or 0 where the row only carried a reset
     final_obs: Tensor  # [K, …] true last observations of the K truncated steps
     final_index: Tensor  # [K, 2] their (t, a)
+    value: Tensor | None = None  # [N, A] V_π while acting, where one network has it
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,14 @@ from dna.frames import Frames
 from dna.networks import Networks
 from dna.replay import COLUMNS, Replay
 from dna.rollout import Collector
-from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+from dna.storage import (
+    read_folder,
+    read_json,
+    remove,
+    tensor_bytes,
+    tensors_from,
+    write_folder,
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Saved:
     inexact: list[str]  # why the run is not the one that was never interrupted
     setting: dict[str, Any]  # what the last bits depend on: torch, threads, …
     tensors: dict[str, Tensor]
-    rejected: tuple[str, ...] = ()  # newer checkpoints that are damaged
+    rejected: tuple[str, ...] = ()  # newer checkpoints that cannot be used, and why
 
 
 @dataclass(frozen=True)
@@ -51,33 +58,53 @@ class Parts:
     replay: Replay
 
 
-def save(folder: Path, parts: Parts, progress: dict[str, Any]) -> Path:
+def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> Path:
     """Write `checkpoints/<interactions>`; `progress` is what `Saved` gives back."""
-    interactions = parts.collector.scores.interactions
-    state = progress | {"interactions": interactions}
-    target = folder / "checkpoints" / f"{interactions:012d}"
+    scores = parts.collector.scores
+    state = progress | {"interactions": scores.interactions, "score": scores.score}
+    state |= {"replay": len(parts.replay.rollouts)}
+    target = folder / "checkpoints" / f"{scores.interactions:012d}"
+    if target.exists():
+        try:
+            load(target, digest)
+            return target  # the same state: there is nothing to gain by putting it at risk
+        except StorageFailure:
+            remove(target)
     files = {
         "state.json": json.dumps(state, indent=2).encode(),
         "rank0.safetensors": tensor_bytes(_tensors(parts)),
     }
-    write_folder(target, files)
+    write_folder(target, files, {"digest": digest})
     return target
 
 
-def _tensors(parts: Parts) -> dict[str, Tensor]:
+def learned(parts: Parts) -> dict[str, Tensor]:
+    """Everything that learning moves: weights, Adam's moments, both normalizers."""
     networks, collector = parts.networks, parts.collector
     tensors: dict[str, Tensor] = {f"networks/{k}": v for k, v in networks.state_dict().items()}
     for phase, optimizer in parts.optimizers.items():
         for index, slots in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{phase}/{index}/{k}": v for k, v in slots.items()}
-    arrays = _prefixed("collector", collector.state())
+    arrays: dict[str, Array] = {}
     if networks.normalizer is not None:
         arrays |= _prefixed("observation", networks.normalizer.moments.state())
+    if collector.reward_normalizer is not None:
+        arrays |= _prefixed("collector/reward", collector.reward_normalizer.state())
+    return tensors | _as_tensors(arrays)
+
+
+def _tensors(parts: Parts) -> dict[str, Tensor]:
+    tensors, collector = learned(parts), parts.collector
+    arrays = _prefixed("collector", collector.state())
     if collector.env.inexact is None:
         arrays |= _prefixed("env", collector.env.snapshot())
     for index, rollout in enumerate(parts.replay.rollouts):
         tensors |= {f"replay/{index}/{k}": v for k, v in _rollout_tensors(rollout).items()}
-    return tensors | {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
+    return tensors | _as_tensors(arrays)
+
+
+def _as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
 def names(folder: Path) -> list[str]:
@@ -85,12 +112,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").glob("[0-9]*"))
 
 
-def latest(folder: Path) -> Saved | None:
-    """The newest checkpoint that verifies; None when the run has none at all."""
+def latest(folder: Path, digest: str) -> Saved | None:
+    """The newest checkpoint of this very run that verifies; None when it has none at all."""
     rejected: list[str] = []
     for name in reversed(names(folder)):
         try:
-            return load(folder / "checkpoints" / name, tuple(rejected))
+            return load(folder / "checkpoints" / name, digest, tuple(rejected))
         except StorageFailure as error:
             rejected.append(str(error))
     if rejected:
@@ -100,12 +127,17 @@ def latest(folder: Path) -> Saved | None:
     return None
 
 
-def load(path: Path, rejected: tuple[str, ...] = ()) -> Saved:
-    """One checkpoint, verified."""
+def load(path: Path, digest: str, rejected: tuple[str, ...] = ()) -> Saved:
+    """One checkpoint, verified, and of the run with this digest."""
     files = read_folder(path)
+    about = read_json(path / "manifest.json")["about"]
+    if about.get("digest") != digest:
+        raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
     try:
         state = json.loads(files["state.json"])
         tensors = tensors_from(files["rank0.safetensors"], str(path))
+        if f"{state['interactions']:012d}" != path.name:
+            raise StorageFailure(f"{path}: under another name (of {state['interactions']})")
         return Saved(
             path=path,
             iteration=state["iteration"],
@@ -117,7 +149,7 @@ def load(path: Path, rejected: tuple[str, ...] = ()) -> Saved:
             tensors=tensors,
             rejected=rejected,
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
 
 

@@ -88,7 +88,10 @@ class Compiled:
 
     def _fast(self, data: Batch, progress: float) -> Metrics:
         with torch.no_grad():
-            return self.compiled(self._state(), *self._scalars(progress), data)
+            metrics = self.compiled(self._state(), *self._scalars(progress), data)
+        if self.eager.vector.device.type == "cuda":  # graphs write every result to one place
+            metrics = {name: value.clone() for name, value in metrics.items()}
+        return metrics
 
     def _plainly(self, data: Batch, progress: float) -> Metrics:
         sums: Metrics = {}

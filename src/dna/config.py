@@ -169,6 +169,8 @@ def _phase_rules(config: Config) -> Iterator[str]:
         yield "phases: nothing trains the policy; add a policy phase, or use joint"
     if not kinds & {"value", "joint"}:
         yield "phases: nothing trains the value estimate; add a value phase, or use joint"
+    if config.returns.values == "acting" and config.two_networks:
+        yield "returns.values: acting is for one network; two are evaluated after the rollout"
     if sum(phase.reads == "replay" for phase in config.phases) > 1:
         yield "phases: two phases read the replay; at most one may"
 

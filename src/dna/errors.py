@@ -4,6 +4,9 @@ Everything the package raises on purpose derives from `DnaError`; the command li
 as one line on stderr. Anything else is a bug and keeps its traceback behind `--debug`.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class DnaError(Exception):
     """Something the user can mend; `exit_code` is what the command line returns."""
@@ -35,9 +38,16 @@ class FolderBusy(DnaError):
 
 
 class NonFinite(DnaError):
-    """A loss, gradient, reward or observation that is not a finite number."""
+    """A loss, gradient, reward or observation that is not a finite number.
+
+    `tensors` is the batch it was found in, for the run to write down.
+    """
 
     exit_code = 4
+
+    def __init__(self, text: str, tensors: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.tensors = dict(tensors or {})
 
 
 class EnvironmentFailure(DnaError):

@@ -1,5 +1,6 @@
 """From a rollout to a batch with V_targ and Â: lines 8-10 of algorithm 1 (section 4.2)."""
 
+import torch
 from torch import Tensor
 
 from dna.batch import Experience, Rollout, flat
@@ -13,7 +14,7 @@ def estimate(
 ) -> tuple[Experience, dict[str, float]]:
     """V_targ, V_adv and Â of a rollout (lines 8-10 of algorithm 1), row by row."""
     horizon, agents = rollout.reward.shape
-    value = networks.v_of_all(rollout.obs).view(horizon + 1, agents)
+    value = _values(rollout, networks)
     next_value = value[1:].clone()
     if len(rollout.final_obs):
         t, a = rollout.final_index.unbind(1)
@@ -32,3 +33,12 @@ def estimate(
     obs, rows = rollout.obs, horizon * agents
     taken = obs[:rows] if isinstance(obs, Tensor) else obs.head(rows)
     return Experience(taken, columns), {"returns/explained_variance": explained}
+
+
+def _values(rollout: Rollout, networks: Networks) -> Tensor:
+    """V of all N+1 states, [N + 1, A]: in one pass, or as it was found while acting."""
+    horizon, agents = rollout.reward.shape
+    if rollout.value is None:
+        return networks.v_of_all(rollout.obs).view(horizon + 1, agents)
+    last = networks.v_of_all(rollout.obs[horizon * agents :])
+    return torch.cat([rollout.value, last[None]])

@@ -6,6 +6,7 @@ checkpoints/   state, newest last                 timings.jsonl  wall-clock spli
 policy/        the final, self-contained policy   tensorboard/   event files
 done           the result, once the run is over
 run.lock       held while the run is training     eval.json, curve.png, episode.mp4
+nonfinite.safetensors, hang.txt                   what a run that failed has left to look at
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ OWN = [
     "eval.json",
     "curve.png",
     "episode.mp4",
+    "nonfinite.safetensors",
+    "hang.txt",
     "policy",
     "checkpoints",
     "tensorboard",
@@ -73,6 +76,11 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Refuse a folder whose files a new run would overwrite but that is no run of ours."""
+        links = [n for n in [*OWN, "run.lock"] if (self.path / n).is_symlink()]
+        if links:
+            raise BadInput(
+                f"{self.path / links[0]}: is a link, which a run never writes through"
+            )
         foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
         lock = self.path / "run.lock"
         if not self.exists and lock.is_file() and not read(lock).startswith(b"pid "):

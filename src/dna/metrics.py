@@ -1,20 +1,17 @@
-"""What a run writes while it runs: metrics, episodes, timings, dashboards.
+"""What a run writes while it runs: metrics, episodes, timings.
 
 `metrics.jsonl` and `episodes.csv` hold only what the run computed, so that they are equal to
-the byte for equal (config, seed); wall-clock goes to `timings.jsonl`. TensorBoard and the
-trackers see CleanRL's tags, with SB3's as aliases, so existing dashboards work.
+the byte for equal (config, seed); wall-clock goes to `timings.jsonl`.
 """
 
-import importlib
 import json
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from dna.episodes import Episode
-from dna.errors import BadInput, MissingExtra
-from dna.storage import AppendLog
+from dna.episodes import Episode, Scores
+from dna.logs import AppendLog
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,41 @@ class Row:
     elapsed: float  # seconds since this process began the run
     rate: float  # interactions per second of this iteration
     finished: tuple[Episode, ...]
+
+
+class Pace:
+    """Makes rows of iterations, and knows how fast they follow each other."""
+
+    def __init__(self, total: int, interactions: int) -> None:
+        self.total, self.interactions = total, interactions
+        self.start = self.last = time.perf_counter()
+        self.spent = 0.0  # seconds, without compiling
+
+    def row(
+        self,
+        iteration: int,
+        scores: Scores,
+        metrics: dict[str, float],
+        seconds: dict[str, float],
+    ) -> Row:
+        """The iteration that has just ended; compiling is not counted as its time."""
+        now, done = time.perf_counter(), scores.interactions - self.interactions
+        spent = now - self.last - seconds.get("compile", 0.0)
+        self.last, self.interactions = now, scores.interactions
+        self.spent += spent
+        return Row(
+            iteration=iteration,
+            interactions=scores.interactions,
+            total=self.total,
+            episodes=scores.episodes,
+            score=scores.score,
+            length=scores.length,
+            metrics=metrics,
+            seconds=seconds,
+            elapsed=now - self.start,
+            rate=done / spent if spent > 0 else 0.0,
+            finished=tuple(scores.take()),
+        )
 
 
 class Sink(Protocol):
@@ -76,6 +108,10 @@ class Files:
         for log in self.logs.values():
             log.flush()
 
+    def missing(self) -> list[str]:
+        """Files that were shorter than the checkpoint says: somebody cut them."""
+        return [f"{name} was cut short" for name, log in self.logs.items() if log.missing]
+
     def sync(self) -> dict[str, int]:
         """Everything on disk; the lengths a checkpoint remembers."""
         return {name: log.sync() for name, log in self.logs.items()}
@@ -84,101 +120,3 @@ class Files:
         """Close the files."""
         for log in self.logs.values():
             log.close()
-
-
-#: Our metric's last part → the tag that dashboards know. A phase's own name never matters.
-TAGS = {
-    "entropy": ("losses/entropy",),
-    "approx_kl": ("losses/approx_kl", "train/approx_kl"),
-    "clip_fraction": ("losses/clipfrac", "train/clip_fraction"),
-}
-SPECIAL = {
-    "policy/loss": ("losses/policy_loss", "train/policy_gradient_loss"),
-    "joint/policy_loss": ("losses/policy_loss", "train/policy_gradient_loss"),
-    "joint/value_loss": ("losses/value_loss", "train/value_loss"),
-    "value/loss": ("losses/value_loss", "train/value_loss"),
-    "distil/loss": ("losses/distil/total",),
-    "distil/value_loss": ("losses/distil/value",),
-    "distil/kl": ("losses/distil/kl",),
-    "aux/kl": ("losses/aux/kl_loss",),
-    "aux/aux_value_loss": ("losses/aux/aux_value_loss",),
-    "aux/value_loss": ("losses/aux/real_value_loss",),
-    "returns/explained_variance": ("losses/explained_variance", "train/explained_variance"),
-}
-
-
-def scalars(row: Row) -> dict[str, float]:
-    """One iteration under the tags of dashboards; the x axis is interactions."""
-    named: dict[str, float] = {"charts/SPS": row.rate, "time/fps": row.rate}
-    if row.score is not None and row.length is not None:
-        named |= {"charts/avg_episodic_return": row.score, "rollout/ep_rew_mean": row.score}
-        named |= {"rollout/ep_len_mean": row.length}
-    for name, value in row.metrics.items():
-        phase, _, metric = name.partition("/")
-        tags = SPECIAL.get(name) or TAGS.get(metric) or (f"losses/{name}",)
-        if metric == "learning_rate":
-            tags = (f"charts/{phase}_learning_rate",)
-            if phase in ("policy", "joint"):
-                tags += ("charts/learning_rate", "train/learning_rate")
-        named |= dict.fromkeys(tags, value)
-    return named | {f"time/{part}": value for part, value in row.seconds.items()}
-
-
-class TensorBoard:
-    """Event files in `RUN/tensorboard`."""
-
-    def __init__(self, folder: Path, config: dict[str, Any], purge: int | None = None) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
-        table = "\n".join(f"|{key}|{value}|" for key, value in config.items())
-        self.writer.add_text("hyperparameters", f"|key|value|\n|-|-|\n{table}")
-
-    def start(self) -> None:
-        """The event file is open already."""
-
-    def write(self, row: Row) -> None:
-        """Scalars of one iteration and of the episodes it finished."""
-        add: Callable[[str, float, int], None] = self.writer.add_scalar
-        for episode in row.finished:
-            add("charts/episodic_return", episode.score, episode.interactions)
-            add("charts/episodic_length", episode.length, episode.interactions)
-        for tag, value in scalars(row).items():
-            add(tag, value, row.interactions)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self.writer.close()
-
-
-class Tracker:
-    """Weights & Biases or trackio: both speak `init`, `log`, `finish`."""
-
-    def __init__(self, service: str, project: str, name: str, config: dict[str, Any]) -> None:
-        try:
-            self.module = importlib.import_module(service)
-        except ImportError:
-            raise MissingExtra(f"--track {service}", "track") from None
-        self.service = service
-        self.about: dict[str, Any] = {"project": project, "name": name, "config": config}
-        self.started = False
-
-    def start(self) -> None:
-        """Open the run there; `global_step` (interactions) is its x axis."""
-        try:
-            self.module.init(**self.about)
-        except Exception as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-            raise BadInput(f"--track {self.service}: could not start ({reason})") from error
-        self.started = True
-        if hasattr(self.module, "define_metric"):
-            self.module.define_metric("*", step_metric="global_step")
-
-    def write(self, row: Row) -> None:
-        """One iteration."""
-        self.module.log(scalars(row) | {"global_step": row.interactions})
-
-    def close(self) -> None:
-        """End the tracked run."""
-        if self.started:
-            self.module.finish()

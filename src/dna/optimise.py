@@ -5,6 +5,8 @@ freeze → for each epoch → for each mini-batch → step (loss → backward �
 """
 
 import math
+from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -47,12 +49,24 @@ def run_phase(
         group["lr"] = learning_rate
     with step.clock("frozen columns"):
         data = data.with_columns(freeze(phase, networks, data))
-    meter = Meter()
+    meter, before = Meter(), rng.bit_generator.state
+    for batch in step.clock.each("gather", _walk(phase, step, data, rng)):
+        meter.add(step(batch, progress))
+    try:
+        means = meter.means(phase.name)
+    except NonFinite as error:
+        rng.bit_generator.state = before  # walk there again
+        guilty = islice(_walk(phase, step, data, rng), meter.first_bad(), None)
+        raise NonFinite(str(error), next(guilty)) from None
+    return means | {f"{phase.name}/learning_rate": learning_rate}
+
+
+def _walk(
+    phase: AnyPhase, step: Step, data: Experience, rng: np.random.Generator
+) -> Iterator[Batch]:
+    """Every mini-batch of every epoch."""
     for _ in range(phase.sgd.epochs):
-        batches = minibatches(data, phase.sgd.minibatch, rng, step.minibatches)
-        for batch in step.clock.each("gather", batches):
-            meter.add(step(batch, progress))
-    return meter.means(phase.name) | {f"{phase.name}/learning_rate": learning_rate}
+        yield from minibatches(data, phase.sgd.minibatch, rng, step.minibatches)
 
 
 def due(phase: AnyPhase, iteration: int) -> bool:
@@ -125,22 +139,30 @@ class Meter:
     """Means of metrics over mini-batches."""
 
     def __init__(self) -> None:
-        self.steps = 0
         self.sums: dict[str, Tensor] = {}
+        self.seen: list[Metrics] = []  # to find the mini-batch with which it went wrong
 
-    def add(self, metrics: dict[str, Tensor]) -> None:
+    def add(self, metrics: Metrics) -> None:
         """Add one mini-batch; tensors stay where they are."""
-        self.steps += 1
+        metrics = {name: value.detach() for name, value in metrics.items()}
+        self.seen.append(metrics)
         for name, value in metrics.items():
-            value = value.detach()
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     def means(self, phase: str) -> dict[str, float]:
         """`<phase>/<metric>`; one float() per phase, not per mini-batch: each is a sync."""
-        means = {
-            f"{phase}/{name}": float(total) / self.steps for name, total in self.sums.items()
-        }
-        for name, value in means.items():
-            if not math.isfinite(value):
-                raise NonFinite(f"{name} became {value}; try a smaller learning rate")
-        return means
+        means = {n: float(total) / len(self.seen) for n, total in self.sums.items()}
+        if not all(math.isfinite(value) for value in means.values()):
+            at = self.first_bad()
+            bad = [pair for pair in self.seen[at].items() if not pair[1].isfinite()]
+            name, value = bad[0] if bad else next(iter(self.sums.items()))
+            text = f"{phase}/{name} became {float(value)} in mini-batch {at + 1}"
+            raise NonFinite(f"{text} of {len(self.seen)}; try a smaller learning rate")
+        return {f"{phase}/{name}": value for name, value in means.items()}
+
+    def first_bad(self) -> int:
+        """The first mini-batch with a metric that is not finite; the last one if none is."""
+        for index, metrics in enumerate(self.seen):
+            if not all(bool(value.isfinite()) for value in metrics.values()):
+                return index
+        return len(self.seen) - 1

@@ -18,18 +18,28 @@ from dna.clock import Clock
 from dna.config import Config
 from dna.envs import Array, State, Step, VectorEnv
 from dna.episodes import Scores
+from dna.errors import NonFinite
 from dna.frames import Frames, FrameWriter, ObservationWriter
 from dna.networks import Networks
 from dna.penalty import RepeatedAction
 from dna.randomness import generator
 from dna.signals import Stop
 from dna.statistics import RewardNormalizer
+from dna.watchdog import Watch
 
 
 class Collector:
     """The environments of a run and everything that goes on between them and the learner."""
 
-    def __init__(self, env: VectorEnv, networks: Networks, config: Config, seed: int) -> None:
+    def __init__(
+        self,
+        env: VectorEnv,
+        networks: Networks,
+        config: Config,
+        seed: int,
+        watch: Watch | None = None,
+    ) -> None:
+        self.watch = watch or Watch()
         self.env, self.networks, self.config, self.seed = env, networks, config, seed
         self.actor = make_actor(networks, env.agents)
         norm = config.normalize_reward
@@ -47,7 +57,8 @@ class Collector:
 
     def restart(self) -> None:
         """Begin new episodes everywhere."""
-        self.obs: Array = self.env.reset()
+        with self.watch:
+            self.obs: Array = self.env.reset()
         self.elapsed = np.zeros(self.env.agents, np.int64)  # the time that `obs` shows
         self.resetting = np.zeros(self.env.agents, np.bool_)  # rows that only reset next
 
@@ -73,8 +84,9 @@ class Collector:
                 action = self.env.uniform(rng)
             else:
                 noise = self.networks.distribution.draw(rng, (self.env.agents,))
-                _, action = self.actor(self.obs, noise)
-            step = self.env.step(action, active)
+                _, action, _ = self.actor(self.obs, noise)
+            with self.watch:
+                step = self.env.step(action, active)
             self._learn_rewards(step, action)
             self.scores.add(step, count=False)
             taken += int(step.valid.sum())
@@ -97,8 +109,10 @@ class Collector:
             with clock("inference"):
                 seen = self.obs[~self.resetting] if self.resetting.any() else self.obs
                 self.networks.observe(seen)
-                pi, action = self.actor(self.obs, noise[t])
-            with clock("env"):
+                pi, action, rows.value[t] = self.actor(self.obs, noise[t])
+                if not np.isfinite(pi).all():  # an environment would choke on such actions
+                    raise NonFinite("π's output is not finite", {"obs": self.obs, "pi": pi})
+            with clock("env"), self.watch:
                 step = self.env.step(action)
             self.scores.add(step)
             rows.add(t, pi, action, step, self._learn_rewards(step, action))
@@ -106,7 +120,7 @@ class Collector:
                 rows.terminated[t] |= rows.done[t]
             self._advance(step)
             states.add(t + 1, self.obs, step.done, self.elapsed)
-        return rows.rollout(states.finish())
+        return rows.rollout(states.finish(), self.config.returns.values == "acting")
 
     def _advance(self, step: Step, active: npt.NDArray[np.bool_] | None = None) -> None:
         """Move to the next observation; environments held still keep theirs."""
@@ -172,6 +186,7 @@ class _Rows:
         self.terminated = np.empty(size, np.bool_)
         self.done = np.empty(size, np.bool_)
         self.weight = np.empty(size, np.float32)
+        self.value = np.empty(size, np.float32)
         self.finals: dict[tuple[int, int], Array] = {}
 
     def add(
@@ -184,7 +199,7 @@ class _Rows:
             if not step.terminated[agent]:
                 self.finals[t, agent] = last
 
-    def rollout(self, obs: Tensor | Frames) -> Rollout:
+    def rollout(self, obs: Tensor | Frames, values: bool) -> Rollout:
         finals = [torch.from_numpy(last) for last in self.finals.values()]
         pi, action = torch.from_numpy(self.pi), torch.from_numpy(self.action)
         return Rollout(
@@ -198,4 +213,5 @@ class _Rows:
             weight=torch.from_numpy(self.weight),
             final_obs=torch.stack(finals) if finals else obs[:0],
             final_index=torch.tensor(list(self.finals), dtype=torch.int64).reshape(-1, 2),
+            value=torch.from_numpy(self.value) if values else None,
         )

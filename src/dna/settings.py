@@ -59,6 +59,8 @@ class Returns(Frozen):
     gamma: Fraction = 0.999
     lambda_pi: Fraction = 0.95
     lambda_v: Fraction = 0.95
+    # None: V of all states after the rollout. One network has it at hand while it acts.
+    values: Literal["acting"] | None = None
 
 
 class Policy(Frozen):

@@ -24,6 +24,7 @@ class How:
     threads: int | None = None  # torch; None: one for small networks, else every core
     env_threads: int | None = None  # None: one; Atari: 4 per core; Procgen: every core
     checkpoint_every: int | None = None  # interactions; None: ten times in the run
+    env_timeout: float | None = None  # seconds of a step after which the process is ended
     allow_import: bool = False
     restart: bool = False  # forget what the folder holds
     tensorboard: bool = True

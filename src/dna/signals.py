@@ -11,9 +11,19 @@ class Stop:
     asked: str | None = None
 
 
+_active: list[Stop] = []
+
+
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Signals to end set a flag, SIGUSR1 and 2 too; a second Ctrl-C stops at once."""
+    """Signals to end set a flag, SIGUSR1 and 2 too; a second Ctrl-C stops at once.
+
+    Inside another `stop_signals` it is that one's flag: the command line begins to listen
+    before torch is loaded.
+    """
+    if _active:
+        yield _active[-1]
+        return
     stop = Stop()
 
     def handle(number: int, _: object) -> None:
@@ -28,8 +38,10 @@ def stop_signals() -> Iterator[Stop]:
     except ValueError:  # not the main thread: signals are not ours to handle
         yield stop
         return
+    _active.append(stop)
     try:
         yield stop
     finally:
+        _active.pop()
         for number, handler in old.items():
             signal.signal(number, handler)

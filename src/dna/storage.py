@@ -1,17 +1,16 @@
 """The only module that writes files: whole or not at all, hashed, and never pickle.
 
 Tensors are safetensors, everything else is JSON or plain text. A folder becomes visible
-under its name only once every file in it is complete and on disk.
+under its name only once every file in it is complete, on disk, and was read back. What a
+crash leaves behind has a name that begins with `.partial-`, and is never read.
 """
 
-import fcntl
+import errno
 import hashlib
 import json
 import os
-import shutil
-import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,14 +19,19 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from dna.errors import FolderBusy, StorageFailure
+from dna import disk
+from dna.errors import StorageFailure
 
-#: A JSON file of ours is small; a larger one is not ours.
-JSON_LIMIT = 16 * 1024 * 1024
+#: A JSON file of ours is small; a larger one is not ours. Nor is a folder with a file beyond.
+JSON_LIMIT, FILE_LIMIT = 16 * 2**20, 2**36
+#: Of `manifest.json`.
+FORMAT = 2
+PARTIAL = ".partial-"
 
 
 @contextmanager
-def _reported(path: Path) -> Iterator[None]:
+def reported(path: Path) -> Iterator[None]:
+    """What the system says of a file, as an error of ours."""
     try:
         yield
     except OSError as error:
@@ -39,20 +43,23 @@ def _reported(path: Path) -> Iterator[None]:
 
 def make_folder(path: Path) -> None:
     """Create a folder and its parents."""
-    with _reported(path):
-        path.mkdir(parents=True, exist_ok=True)
+    with reported(path):
+        missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+        for folder in reversed(missing):
+            disk.mkdir(folder)
 
 
 def write(path: Path, data: bytes) -> None:
     """Replace a file atomically: a reader sees the old bytes or the new, never a half."""
-    partial = path.with_name(f".{uuid4().hex}")
-    with _reported(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    partial = _partial(path)
+    with reported(path):
         try:
             _create(partial, data)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+            disk.rename(partial, path)
+        except BaseException:
+            _discard(partial)
+            raise
         _sync(path.parent)
 
 
@@ -61,63 +68,102 @@ def write_json(path: Path, value: Any) -> None:
     write(path, _json_bytes(value))
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder of files with a manifest of their sha256, visible only when complete."""
-    partial, old = (folder.with_name(f".{uuid4().hex}") for _ in range(2))
-    manifest = {"format": 1, "sha256": {name: _sha256(data) for name, data in files.items()}}
-    with _reported(folder):
-        partial.mkdir(parents=True)
+def write_folder(
+    folder: Path, files: Mapping[str, bytes], about: dict[str, Any] | None = None
+) -> None:
+    """Write a folder of files with a manifest of their sizes and sha256, then show it."""
+    partial, old = _partial(folder), _partial(folder)
+    listed = {n: {"bytes": len(data), "sha256": _sha256(data)} for n, data in files.items()}
+    manifest = {"format": FORMAT, "files": listed, "about": about or {}}
+    make_folder(folder.parent)
+    with reported(folder):
         try:
+            disk.mkdir(partial)
             for name, data in files.items():
                 _create(partial / name, data)
             _create(partial / "manifest.json", _json_bytes(manifest))
             _sync(partial)
+            read_folder(partial)  # what the disk gives back is what it was given
             if folder.exists():
-                folder.rename(old)
-            partial.rename(folder)
+                disk.rename(folder, old)
+            disk.rename(partial, folder)
         except BaseException:
             if old.exists() and not folder.exists():
                 old.rename(folder)
+            _discard(partial)
             raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
         _sync(folder.parent)
+        _discard(old)
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
     """The files of `write_folder`, each checked against the manifest."""
-    manifest = read_json(folder / "manifest.json")
-    hashes = manifest.get("sha256") if isinstance(manifest, dict) else None
-    if not isinstance(hashes, dict):
-        raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
-    if manifest.get("format") != 1:
-        raise StorageFailure(f"{folder}: written by a newer version; upgrade ppo-dna")
+    if folder.is_symlink():
+        raise StorageFailure(f"{folder}: is a link; a folder of ours never is")
+    listed = read_manifest(folder)["files"]
     files = {}
-    for name, expected in hashes.items():
-        if Path(name).name != name:
-            raise StorageFailure(f"{folder}: manifest names a file outside the folder")
-        files[name] = read(folder / name)
-        if _sha256(files[name]) != expected:
-            raise StorageFailure(f"{folder / name}: damaged (its sha256 is not the manifest's)")
+    for name, expected in listed.items():
+        size = expected["bytes"]
+        files[name] = read(folder / name, limit=min(size, FILE_LIMIT))
+        if len(files[name]) != size or _sha256(files[name]) != expected["sha256"]:
+            raise StorageFailure(f"{folder / name}: damaged (not what the manifest says)")
     return files
 
 
-def read(path: Path) -> bytes:
-    """A whole file."""
-    with _reported(path):
-        return path.read_bytes()
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a folder says it holds; names that lead out of it are refused."""
+    manifest = read_json(folder / "manifest.json")
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
+    if manifest["format"] != FORMAT:
+        age = "a newer" if manifest["format"] > FORMAT else "an older"
+        raise StorageFailure(f"{folder}: written by {age} version of ppo-dna")
+    listed = manifest.get("files")
+    if not isinstance(listed, dict) or not isinstance(manifest.get("about"), dict):
+        raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
+    for name, expected in listed.items():
+        if Path(name).name != name or "\0" in name:
+            raise StorageFailure(f"{folder}: its manifest names a file outside of it")
+        size = expected.get("bytes") if isinstance(expected, dict) else None
+        if not isinstance(size, int) or size < 0 or "sha256" not in expected:
+            raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
+    return manifest
+
+
+def read(path: Path, limit: int = FILE_LIMIT) -> bytes:
+    """A whole file, unless it is larger than it may be; a disk that stumbles is asked again."""
+    with reported(path):
+        for again in (True, True, False):
+            try:
+                return disk.read(path, limit)
+            except OverflowError:
+                raise StorageFailure(f"{path}: larger than it should be") from None
+            except OSError as error:
+                if error.errno != errno.EIO or not again:
+                    raise
+    raise AssertionError
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file of ours."""
-    with _reported(path):
-        if path.stat().st_size > JSON_LIMIT:
-            raise StorageFailure(f"{path}: too large to be one of our JSON files")
+    """A JSON file of ours: not too large, nor too deep, and no name twice."""
     try:
-        return json.loads(read(path))
+        return json.loads(read(path, JSON_LIMIT), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise StorageFailure(f"{path}: not JSON") from error
+        text = str(error) if isinstance(error, _Twice) else "not JSON"
+        raise StorageFailure(f"{path}: {text}") from error
+
+
+class _Twice(ValueError):
+    """A name that an object has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Twice(f"{twice[:60]!r} is given twice")
+    return found
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
@@ -135,66 +181,39 @@ def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:
         raise StorageFailure(f"{source}: not a safetensors file ({error})") from error
 
 
-class AppendLog:
-    """A text file that grows by whole lines and can be cut back to an earlier length."""
-
-    def __init__(self, path: Path, keep: int = 0) -> None:
-        self.path = path
-        with _reported(path):
-            self._file = path.open("ab")
-            self._file.truncate(min(keep, self._file.tell()))
-            self._file.seek(0, os.SEEK_END)
-
-    def write(self, line: str) -> None:
-        """Append one line."""
-        with _reported(self.path):
-            self._file.write(line.encode() + b"\n")
-
-    def sync(self) -> int:
-        """Bring everything to disk; returns the length in bytes."""
-        with _reported(self.path):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            return self._file.tell()
-
-    def flush(self) -> None:
-        """Let readers see what was written."""
-        with _reported(self.path):
-            self._file.flush()
-
-    def close(self) -> None:
-        """Flush and close."""
-        with _reported(self.path):
-            self._file.close()
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's folder for life; the kernel lets go even after kill -9."""
-    make_folder(folder)
-    path = folder / "run.lock"
-    with _reported(path):
-        file = path.open("a+")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise FolderBusy(f"{folder}: in use by {holder}") from None
-        file.truncate(0)
-        file.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
-
-
 def remove(path: Path) -> None:
-    """Delete a file, or a folder and all in it, if it is there."""
-    with _reported(path):
+    """Delete a file, or a folder and all in it, if it is there; links are not followed."""
+    with reported(path):
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+            for inner in sorted(path.iterdir()):
+                remove(inner)
+            disk.rmdir(path)
+        elif path.is_symlink() or path.exists():
+            disk.unlink(path)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what a crash left half-written in a folder."""
+    for path in folder.glob(f"{PARTIAL}*"):
+        remove(path)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename what cannot be used, so that it is neither read again nor lost."""
+    aside = path.with_name(f"damaged-{path.name}-{uuid4().hex[:6]}")
+    with reported(path):
+        disk.rename(path, aside)
+    return aside
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f"{PARTIAL}{uuid4().hex}")
+
+
+def _discard(path: Path) -> None:
+    """Clean up as far as possible: what stays has a name that nobody reads."""
+    with suppress(StorageFailure):
+        remove(path)
 
 
 def _json_bytes(value: Any) -> bytes:
@@ -202,10 +221,19 @@ def _json_bytes(value: Any) -> bytes:
 
 
 def _create(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    fd = disk.create(path)
+    try:
+        write_all(fd, data)
+        disk.fsync(fd)
+    finally:
+        disk.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Until every byte is written."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[disk.write(fd, rest) :]
 
 
 def _sha256(data: bytes) -> str:
@@ -213,8 +241,8 @@ def _sha256(data: bytes) -> str:
 
 
 def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+    fd = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        disk.fsync(fd)
     finally:
-        os.close(descriptor)
+        disk.close(fd)

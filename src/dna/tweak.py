@@ -49,7 +49,7 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 
 
 #: Optional settings that configurations of the first version did not have.
-_LATER = {"atari", "procgen", "repeat_penalty", "precision"}
+_LATER = {"atari", "procgen", "repeat_penalty", "precision", "values"}
 #: Brackets in one value: a whole list of phases has far fewer.
 MOST_BRACKETS = 100
 
@@ -123,7 +123,7 @@ def digest(config: Config, seed: int | None = None) -> str:
     Sections that came later are left out while they are off, so that runs keep their names.
     """
     tree = json_tree(config)
-    for section in (tree, tree["env"], tree["network"]):
+    for section in (tree, tree["env"], tree["network"], tree["returns"]):
         for name in _LATER & section.keys():
             if section[name] is None:
                 del section[name]

@@ -13,9 +13,9 @@ from dna.cli import main
 from dna.cli.seeds import summary, tell
 from dna.errors import DnaError, FolderBusy
 from dna.folder import RunFolder
+from dna.lock import locked
 from dna.pool import Task, check, jobs_for
 from dna.presets import for_environment
-from dna.storage import locked
 from helpers import bytes_of
 
 SMALL = ["CartPole-v1", "--interactions", "3072", "horizon=128", "agents=8"]

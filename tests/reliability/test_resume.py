@@ -13,7 +13,7 @@ from dna.folder import RunFolder
 from dna.setup import How
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 from dna.train import train
-from dna.tweak import tweak
+from dna.tweak import digest, tweak
 from helpers import tiny
 
 ENVS = ["CartPole-v1", "Pendulum-v1", "MinAtar/Breakout-v1", "HalfCheetah-v5", "ALE/Qbert-v5"]
@@ -89,7 +89,8 @@ def test_moments_of_other_weights_are_refused(tmp_path):
     files = read_folder(folder)
     tensors = tensors_from(files["rank0.safetensors"], "test")
     tensors["optimizer/value/0/exp_avg"] = tensors["optimizer/value/0/exp_avg"][:-1].clone()
-    write_folder(folder, files | {"rank0.safetensors": tensor_bytes(tensors)})
+    files |= {"rank0.safetensors": tensor_bytes(tensors)}
+    write_folder(folder, files, {"digest": digest(config, 3)})
     with pytest.raises(StorageFailure, match="value: its moments are not of these weights"):
         train(config, 3, tmp_path, how=how)
 

@@ -5,11 +5,14 @@ import pytest
 import torch
 
 from dna.acting import FEW, NumpyActor, TorchActor, make_actor
+from dna.clock import Clock
 from dna.config import ObservationNorm
+from dna.errors import BadInput
+from dna.estimate import estimate
 from dna.flat import FlatWeights
 from dna.networks import Networks
 from dna.spaces import ActionSpec, ObservationSpec
-from helpers import tiny
+from helpers import collector, tiny
 
 VECTOR = ObservationSpec("vector", (7,), "float32")
 ACTIONS = {
@@ -72,3 +75,24 @@ def test_large_batches_and_images_go_through_torch():
     assert isinstance(
         make_actor(build(ACTIONS["numbers"], norm=None, obs=image), 1), TorchActor
     )
+
+
+@pytest.mark.parametrize("agents", [4, 2 * FEW])
+def test_values_of_acting_are_those_of_a_pass_afterwards(agents):
+    """Without statistics on the move, when V is computed makes no difference."""
+    found = {}
+    for values in (None, "acting"):
+        config = tiny("ppo", normalize_observation=None, **{"returns.values": values})
+        config = config.model_copy(update={"agents": agents})
+        one = collector(config)
+        rollout = one.collect(0, Clock())
+        assert (rollout.value is None) == (values is None)
+        found[values], _ = estimate(rollout, one.networks, config.returns)
+        one.env.close()
+    for name in ("advantage", "v_targ"):
+        torch.testing.assert_close(found["acting"][name], found[None][name])
+
+
+def test_two_networks_are_evaluated_afterwards():
+    with pytest.raises(BadInput, match=r"returns.values: acting is for one network"):
+        tiny("dna", **{"returns.values": "acting"})

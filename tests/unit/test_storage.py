@@ -1,19 +1,21 @@
 """Files are whole or not at all, hashed, and can be cut back; the folder has one writer."""
 
+import errno
 import json
 import multiprocessing
-from pathlib import Path
 
 import pytest
 import torch
 
+from dna import disk
 from dna.errors import FolderBusy, StorageFailure
+from dna.lock import locked
+from dna.logs import AppendLog
 from dna.storage import (
-    AppendLog,
-    locked,
     read_folder,
     read_json,
     remove,
+    sweep,
     tensor_bytes,
     tensors_from,
     write,
@@ -45,16 +47,16 @@ def test_a_folder_reads_back_and_replaces_an_older_one(tmp_path):
 
 def test_a_folder_survives_a_failure_between_the_two_renames(tmp_path, monkeypatch):
     write_folder(tmp_path / "x", {"a": b"old"})
-    rename = Path.rename
+    rename = disk.rename
     calls = []
 
-    def failing(self, target):
-        calls.append(target)
+    def failing(old, new):
+        calls.append(new)
         if len(calls) == 2:
             raise OSError("disk on fire")
-        return rename(self, target)
+        return rename(old, new)
 
-    monkeypatch.setattr(Path, "rename", failing)
+    monkeypatch.setattr(disk, "rename", failing)
     with pytest.raises(StorageFailure):
         write_folder(tmp_path / "x", {"a": b"new"})
     monkeypatch.undo()
@@ -72,12 +74,21 @@ def test_one_flipped_bit_is_found(where, tmp_path):
         read_folder(tmp_path / "x")
 
 
+FILE = {"bytes": 1, "sha256": "0" * 64}
+
+
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        ({"format": 2, "sha256": {}}, "newer version"),
-        ({"format": 1, "sha256": {"../secret": "0"}}, "outside the folder"),
-        ({"format": 1, "sha256": {"gone": "0"}}, "gone"),
+        ({"format": 3, "files": {}, "about": {}}, "a newer version"),
+        ({"format": 1, "sha256": {}}, "an older version"),
+        ({"format": 2, "files": []}, "not one of ours"),
+        ({"format": 2, "files": {"a": 7}, "about": {}}, "not one of ours"),
+        ({"format": 2, "files": {"a": {"bytes": -1}}, "about": {}}, "not one of ours"),
+        ({"format": 2, "files": {"../secret": FILE}, "about": {}}, "outside of it"),
+        ({"format": 2, "files": {"gone": FILE}, "about": {}}, "gone"),
+        ({"format": 2, "files": {"a": FILE}, "about": {}}, "damaged"),
+        ({"format": 2, "files": {"a": FILE | {"bytes": 0}}, "about": {}}, "larger than"),
     ],
 )
 def test_a_manifest_that_cannot_be_trusted_is_refused(manifest, words, tmp_path):
@@ -112,7 +123,9 @@ def test_a_log_is_cut_back_to_where_it_was(tmp_path):
     log.write("three")
     log.close()
     assert (tmp_path / "log").read_text() == "one\nthree\n"
-    AppendLog(tmp_path / "log", keep=10**9).close()
+    longer = AppendLog(tmp_path / "log", keep=10**9)
+    assert longer.missing == 10**9 - 10
+    longer.close()
     assert (tmp_path / "log").read_text() == "one\nthree\n"
 
 
@@ -144,3 +157,76 @@ def test_removing_what_is_not_there_is_fine_and_links_are_not_followed(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     remove(tmp_path / "link")
     assert json.dumps((tmp_path / "real" / "file").read_text()) == '"kept"'
+
+
+def test_a_name_given_twice_is_refused(tmp_path):
+    (tmp_path / "file.json").write_text('{"a": {"seed": 1, "seed": 2}}')
+    with pytest.raises(StorageFailure, match="'seed' is given twice"):
+        read_json(tmp_path / "file.json")
+
+
+def test_links_are_neither_read_nor_written_through(tmp_path):
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(StorageFailure, match="link"):
+        read_json(tmp_path / "link")
+    with pytest.raises(StorageFailure, match="link"):
+        AppendLog(tmp_path / "link")
+    write_folder(tmp_path / "x", {"a": b"1"})
+    (tmp_path / "y").symlink_to(tmp_path / "x")
+    with pytest.raises(StorageFailure, match="is a link"):
+        read_folder(tmp_path / "y")
+    assert (tmp_path / "secret").read_text() == "{}"
+
+
+def test_what_was_written_is_read_back(tmp_path, monkeypatch):
+    write_folder(tmp_path / "x", {"a": b"old"})
+    write_ = disk.write
+
+    def lying(fd, data):
+        return write_(fd, bytes(data).replace(b"new", b"nex"))
+
+    monkeypatch.setattr(disk, "write", lying)
+    with pytest.raises(StorageFailure, match="damaged"):
+        write_folder(tmp_path / "x", {"a": b"new"})
+    monkeypatch.undo()
+    assert read_folder(tmp_path / "x") == {"a": b"old"}
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_log_keeps_what_the_disk_refuses_and_gives_up_the_third_time(tmp_path, monkeypatch):
+    log, full, write_ = AppendLog(tmp_path / "log"), [True], disk.write
+
+    def refusing(fd, data):
+        if full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_(fd, bytes(data)[:2])  # and short writes beside
+
+    monkeypatch.setattr(disk, "write", refusing)
+    for text in ("one", "two"):
+        log.write(text)
+        with pytest.warns(RuntimeWarning, match="No space left on device.*trying again"):
+            log.flush()
+    full[0] = False
+    log.write("three")
+    log.flush()
+    assert (tmp_path / "log").read_text() == "one\ntwo\nthree\n"
+    full[0] = True
+    log.write("four")
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning):
+            log.flush()
+    with pytest.raises(StorageFailure, match="No space left"):
+        log.flush()
+    full[0] = False
+    log.close()
+    assert (tmp_path / "log").read_text().endswith("four\n")
+
+
+def test_what_a_crash_left_behind_is_swept_away(tmp_path):
+    write_folder(tmp_path / "x", {"a": b"1"})
+    (tmp_path / ".partial-1").mkdir()
+    (tmp_path / ".partial-1" / "a").write_bytes(b"half")
+    (tmp_path / ".partial-2").write_bytes(b"half")
+    sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]

@@ -46,10 +46,12 @@ def _brief(name: str, env_id: str, **changes: object) -> Config:
 
 def _atari() -> list[Case]:
     game = "ALE/Breakout-v5"
-    # A replay of one rollout: per interaction the auxiliary phase does the same work.
-    ppg = _brief("tuned.ppg", game, **{"aux.every": 1})
+    acting = {"returns.values": "acting"}
+    # A replay of one short rollout: per interaction the auxiliary phase does the same work.
+    ppg = _brief("tuned.ppg", game, **{"aux.every": 1, "horizon": 32})
     return [
-        Case("PPO (1x)", _brief("tuned.ppo_1x", game), 1, ("sb3", "cleanrl-style")),
+        # As the peers do it: V comes from the pass that acts.
+        Case("PPO (1x)", _brief("tuned.ppo_1x", game, **acting), 1, ("sb3", "cleanrl-style")),
         Case("DNA", _brief("tuned.dna", game), 1, hours=4.0),
         Case("PPO (2x)", _brief("tuned.ppo", game), 1, hours=3.0),
         Case("PPG", ppg, 1, hours=4.5),
@@ -74,6 +76,7 @@ def _mujoco() -> list[Case]:
         warm_up=None,
     )
     one = two.model_copy(update={"phases": (Joint(sgd=sgd, entropy_bonus=0.0),)})
+    one = tweak(one, **{"returns.values": "acting"})
     return [
         Case("PPO, two networks", two, 8, ("sb3", "sbx")),
         Case("PPO, one network", one, 8, ("cleanrl-style",)),
@@ -86,7 +89,7 @@ def _minatar() -> list[Case]:
     game = "MinAtar/Breakout-v1"
     ppg = _brief("minatar.ppg", game, **{"aux.every": 1})
     return [
-        Case("PPO", _brief("minatar.ppo", game), 8, ("sb3",)),
+        Case("PPO", _brief("minatar.ppo", game, **{"returns.values": "acting"}), 8, ("sb3",)),
         Case("DNA", _brief("minatar.dna", game), 8),
         Case("PPG", ppg, 8),
     ]

@@ -55,9 +55,10 @@ def operations(run: Run, data: Experience) -> dict[str, float]:
     """Floating-point operations per interaction of each part, counted by torch."""
     networks, config = run.networks, run.config
     few = Experience(data.obs[:ROWS], {k: v[:ROWS] for k, v in data.columns.items()})
+    passes = 1 / config.horizon + (config.returns.values is None)
     counted = {
         "inference": _count(lambda: in_chunks(lambda obs: networks.pi(obs).pi, few.obs)),
-        "returns": _count(lambda: in_chunks(networks.v, few.obs)) * (1 + 1 / config.horizon),
+        "returns": _count(lambda: in_chunks(networks.v, few.obs)) * passes,
     }
     for phase in config.phases:
         counted[phase.name] = _of_phase(run, phase, few)

@@ -8,6 +8,7 @@ after the settings were checked. Every error is one line on stderr and an exit c
 import sys
 import traceback
 import warnings
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Annotated
 
@@ -15,6 +16,7 @@ import typer
 
 from dna.cli import look, measure, play, run
 from dna.errors import DnaError
+from dna.signals import stop_signals
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
 
@@ -59,8 +61,11 @@ def main(argv: list[str] | None = None) -> int:
     debug = "--debug" in words
     warnings.showwarning = _note
     words = [word for word in words if word != "--debug"] or ["--help"]
+    # A run listens before torch is loaded; other commands end as any program does.
+    listening = stop_signals() if words[0] in ("train", "resume") else nullcontext()
     try:
-        code = app(words, prog_name="dna", standalone_mode=False)
+        with listening:
+            code = app(words, prog_name="dna", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except DnaError as error:
         return _fail(error, str(error), error.exit_code, debug)

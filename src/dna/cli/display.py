@@ -58,11 +58,14 @@ class Pace:
 
     def __init__(self) -> None:
         self.marks: deque[tuple[float, int]] = deque(maxlen=200)
+        self.compiling = 0.0
 
     def update(self, row: "Row") -> tuple[float, float]:
-        """(interactions/s, seconds left)."""
-        self.marks.append((row.elapsed, row.interactions))
-        while len(self.marks) > 2 and row.elapsed - self.marks[0][0] > 30:
+        """(interactions/s, seconds left); compiling happens once and does not count."""
+        self.compiling += row.seconds.get("compile", 0.0)
+        now = row.elapsed - self.compiling
+        self.marks.append((now, row.interactions))
+        while len(self.marks) > 2 and now - self.marks[0][0] > 30:
             self.marks.popleft()
         (t0, i0), (t1, i1) = self.marks[0], self.marks[-1]
         rate = (i1 - i0) / (t1 - t0) if t1 > t0 else row.rate

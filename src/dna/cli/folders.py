@@ -27,7 +27,7 @@ def prepare(
 ) -> dict[int, Path]:
     """The folders of several seeds (first, how many): all may be used, or none is touched."""
     from dna.folder import RunFolder
-    from dna.storage import locked
+    from dna.lock import locked
 
     if track is not None:
         raise BadInput("--track: not with --seeds; track runs one by one")

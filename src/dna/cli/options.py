@@ -42,6 +42,9 @@ EnvThreads = Annotated[
     int | None,
     typer.Option(min=1, max=256, help="Environment threads or processes [as fits]"),
 ]
+EnvTimeout = Annotated[
+    float, typer.Option(min=1, help="Seconds of one step before the run is ended (exit 5)")
+]
 Compile = Annotated[
     Literal["auto", "off", "on"],
     typer.Option(help="Compile the steps of small networks; auto: where it pays"),

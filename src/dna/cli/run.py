@@ -50,6 +50,7 @@ def train(
     checkpoint_every: options.CheckpointEvery = None,
     threads: options.Threads = None,
     env_threads: options.EnvThreads = None,
+    env_timeout: options.EnvTimeout = 120.0,
     compile: options.Compile = "auto",
     track: options.Track = None,
     project: options.Project = "ppo-dna",
@@ -60,14 +61,13 @@ def train(
     restart: options.Restart = False,
     resume: options.Resume = False,
 ) -> None:
-    start = (algo, preset, profile)
-    settings = _settings(env_id, start, config, interactions, overrides or [])
+    settings = _settings(env_id, (algo, preset, profile), config, interactions, overrides or [])
     folder = folder_of(settings, seed, out)
     if dry_run:
         return _print_settings(settings, seed)
     how: dict[str, Any] = {"device": device, "threads": threads, "env_threads": env_threads}
     how |= {"checkpoint_every": checkpoint_every, "compile": compile}
-    how |= {"allow_import": allow_import}
+    how |= {"allow_import": allow_import, "env_timeout": env_timeout}
     if seeds is not None:
         many = prepare(settings, (seed, seeds), out, track, restart=restart, resume=resume)
         return train_seeds(settings, many, jobs, _words(how), quiet=quiet, as_json=as_json)
@@ -99,6 +99,7 @@ def resume(
     checkpoint_every: options.CheckpointEvery = None,
     threads: options.Threads = None,
     env_threads: options.EnvThreads = None,
+    env_timeout: options.EnvTimeout = 120.0,
     compile: options.Compile = "auto",
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -123,6 +124,7 @@ def resume(
         checkpoint_every=checkpoint_every,
         allow_import=allow_import,
         compile=compile,
+        env_timeout=env_timeout,
     )
     _run(config, seed, run, how, quiet=quiet, as_json=as_json, track=(None, ""))
 
@@ -178,8 +180,9 @@ def _run(
     as_json: bool,
     track: tuple[str | None, str],
 ) -> None:
+    from dna.dashboards import Tracker
     from dna.folder import RunFolder
-    from dna.metrics import Sink, Tracker
+    from dna.metrics import Sink
     from dna.train import train as train_run
 
     sinks: list[Sink] = []

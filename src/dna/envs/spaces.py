@@ -135,4 +135,5 @@ def check_finite(what: str, array: Array, agents: Sequence[int] | Array | None =
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         rows = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
         agent = int(rows[0] if agents is None else agents[rows[0]])
-        raise NonFinite(f"the environment gave a {what} that is not finite (agent {agent})")
+        text = f"the environment gave a {what} that is not finite (agent {agent})"
+        raise NonFinite(text, {what.replace(" ", "_"): array})

@@ -1,0 +1,106 @@
+"""When to save, what to do when that fails, and which checkpoints to keep.
+
+Kept are the newest three, the best score, and the first of every tenth of the run.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dna import checkpoint
+from dna.errors import StorageFailure
+from dna.storage import read_json, remove, set_aside, sweep
+
+#: Newest checkpoints to keep, and how often saving may fail before the run gives up.
+NEWEST, TRIES = 3, 3
+#: Seconds between tries when the run cannot wait for its next iteration.
+PAUSES = (0.1, 1.0)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What decides whether a checkpoint is kept."""
+
+    interactions: int
+    score: float | None
+    replay: int  # rollouts in it: gigabytes
+
+
+def kept(marks: Mapping[str, Mark], total: int) -> set[str]:
+    """Names of the checkpoints to keep, of a run of `total` interactions."""
+    ordered = sorted(marks, key=lambda name: marks[name].interactions)
+    keep = set(ordered[-NEWEST:])
+    light = [name for name in ordered if not marks[name].replay]
+    scored = [(marks[name].score, name) for name in light if marks[name].score is not None]
+    if scored:
+        keep.add(max(scored, key=lambda pair: (pair[0], marks[pair[1]].interactions))[1])
+    tenths: dict[int, str] = {}
+    for name in light:
+        tenths.setdefault(marks[name].interactions * 10 // total, name)
+    return keep | set(tenths.values())
+
+
+class Keeper:
+    """Saves a run when it is due, and forgets what need not be kept."""
+
+    def __init__(self, folder: Path, total: int, every: int | None) -> None:
+        self.folder, self.total = folder / "checkpoints", total
+        self.every = every or max(total // 10, 1)
+        self.next = self.failures = 0
+
+    def begin(self, saved: checkpoint.Saved | None) -> None:
+        """Clear away what a crash left; put aside what cannot be used, and say so."""
+        sweep(self.folder.parent)
+        sweep(self.folder)
+        self.next = self.every + (saved.interactions if saved else 0)
+        for reason in saved.rejected if saved else ():
+            warnings.warn(f"not used: {reason}", RuntimeWarning, stacklevel=2)
+        if saved and saved.rejected:
+            for name in checkpoint.names(self.folder.parent):
+                if int(name) > saved.interactions:
+                    set_aside(self.folder / name)
+            warnings.warn(f"going on from {saved.path}", RuntimeWarning, stacklevel=2)
+
+    def due(self, interactions: int) -> bool:
+        """Whether it is time; never at the end, when the run saves anyway."""
+        return self.next <= interactions < self.total
+
+    def save(self, write: Callable[[], Path], interactions: int) -> None:
+        """Save; a failure is said and tried again after the next iteration."""
+        try:
+            write()
+        except StorageFailure as error:
+            self.failures += 1
+            if self.failures >= TRIES:
+                raise
+            warnings.warn(f"not saved, trying again: {error}", RuntimeWarning, stacklevel=2)
+            return
+        self.failures, self.next = 0, interactions + self.every
+        self.forget()
+
+    def save_now(self, write: Callable[[], Path]) -> None:
+        """Save before the process ends: try again at once."""
+        for pause in PAUSES:
+            try:
+                write()
+                break
+            except StorageFailure as error:
+                warnings.warn(f"not saved, trying again: {error}", RuntimeWarning, stacklevel=2)
+                time.sleep(pause)
+        else:
+            write()
+        self.forget()
+
+    def forget(self) -> None:
+        """Delete the checkpoints that need not be kept; one that stays does no harm."""
+        marks: dict[str, Mark] = {}
+        try:
+            for name in checkpoint.names(self.folder.parent):
+                state = read_json(self.folder / name / "state.json")
+                marks[name] = Mark(int(name), state["score"], state["replay"])
+            for name in marks.keys() - kept(marks, self.total):
+                remove(self.folder / name)
+        except (StorageFailure, KeyError, TypeError) as error:
+            warnings.warn(f"old checkpoints stay: {error}", RuntimeWarning, stacklevel=2)

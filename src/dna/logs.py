@@ -1,0 +1,84 @@
+"""Files that grow: whole records at the end, cut back to an earlier length after a crash."""
+
+import os
+import warnings
+from pathlib import Path
+
+from dna import disk
+from dna.errors import StorageFailure
+from dna.storage import make_folder, write_all
+
+#: How often in a row the disk may refuse before the run gives up.
+PATIENCE = 3
+
+
+class AppendLog:
+    """A file that is only ever appended to.
+
+    What the disk refuses is kept and tried again with the next record: a disk that is full
+    for a minute costs nothing.
+    """
+
+    def __init__(self, path: Path, keep: int = 0) -> None:
+        """`keep`: bytes that stay; the rest was written after the checkpoint."""
+        self.path, self.pending, self.refused = path, bytearray(), 0
+        make_folder(path.parent)
+        try:
+            self._fd = disk.append_to(path)
+            there = os.fstat(self._fd).st_size
+            self.missing = max(keep - there, 0)  # bytes that somebody took away
+            self.length = min(keep, there)
+            if there > self.length:
+                disk.truncate(self._fd, self.length)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def write(self, line: str) -> None:
+        """Append one line, once the log is flushed."""
+        self.add(line.encode() + b"\n")
+
+    def add(self, data: bytes) -> None:
+        """Append bytes, once the log is flushed."""
+        self.pending += data
+
+    def flush(self) -> None:
+        """Let readers see what was written, or try again next time."""
+        try:
+            self._write()
+            self.refused = 0
+        except OSError as error:
+            self.refused += 1
+            if self.refused >= PATIENCE:
+                raise self._failure(error) from error
+            warnings.warn(f"{self._failure(error)}; trying again", RuntimeWarning, stacklevel=2)
+
+    def sync(self) -> int:
+        """Bring everything to disk, now; returns the length in bytes."""
+        try:
+            self._write()
+            disk.fsync(self._fd)
+        except OSError as error:
+            raise self._failure(error) from error
+        return self.length
+
+    def close(self) -> None:
+        """Write what is pending, and close."""
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        try:
+            write_all(fd, bytes(self.pending))
+        except OSError as error:
+            raise self._failure(error) from error
+        finally:
+            disk.close(fd)
+
+    def _write(self) -> None:
+        while self.pending:
+            done = disk.write(self._fd, self.pending)
+            self.length += done
+            del self.pending[:done]
+
+    def _failure(self, error: OSError) -> StorageFailure:
+        reason = error.strerror or type(error).__name__
+        return StorageFailure(f"{self.path}: {reason}; check the path, permissions and space")

@@ -1,0 +1,252 @@
+"""What every part of the campaign stands on: small runs, in children that can be killed.
+
+The parent loads everything once and forks a child for each attempt, so that an attempt costs
+a fraction of a second. Nothing is mocked: the children are real processes with real files.
+"""
+
+import contextlib
+import hashlib
+import os
+import random
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+import dna.train
+from dna import checkpoint
+from dna.config import Config
+from dna.errors import DnaError, StorageFailure
+from dna.setup import How
+from dna.tweak import digest, tweak
+from helpers import tiny
+
+SEED = 3
+#: Everything a run computes. Wall-clock files are not among them.
+FILES = ("config.json", "metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
+TOY = "toy"
+ENVS = (
+    TOY,
+    "CartPole-v1",
+    "HalfCheetah-v5",
+    "MinAtar/Breakout-v1",
+    "ALE/Pong-v5",
+    "ALE/Breakout-v5",
+    "ALE/Qbert-v5",
+)
+ALGORITHMS = ("ppo", "dna", "ppg")
+
+
+@dataclass
+class Outcome:
+    """One line of the table."""
+
+    name: str
+    tried: int = 0
+    survived: int = 0
+    lost: int = 0  # acknowledged checkpoints, bytes of results, files outside: must stay 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def count(self, good: bool, note: str) -> None:
+        """One more try; what went wrong is noted."""
+        self.tried += 1
+        self.survived += good
+        if not good:
+            self.notes.append(note)
+
+
+@contextlib.contextmanager
+def timed(name: str) -> Iterator[Outcome]:
+    """An outcome that knows how long it took."""
+    outcome, start = Outcome(name), time.perf_counter()
+    yield outcome
+    outcome.seconds = time.perf_counter() - start
+
+
+class Toy(gymnasium.Env):
+    """A few numpy numbers that depend on everything that happened before."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-10, 10, (3,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.state, self.t = np.zeros(3), 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.state, self.t = self.np_random.normal(size=3), 0
+        return self.state.astype(np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        self.state = np.tanh(self.state + (2 * int(action) - 1) * 0.3)
+        self.state += 0.1 * self.np_random.normal(size=3)
+        ended = bool(self.np_random.random() < 0.05)
+        return self.state.astype(np.float32), float(self.state.sum()), ended, self.t >= 30, {}
+
+
+@dataclass(frozen=True)
+class Work:
+    """A small run: twelve iterations of an algorithm on an environment."""
+
+    algorithm: str
+    env: str
+    interactions: int = 768
+    source: Any = None
+
+    @property
+    def config(self) -> Config:
+        """With everything that has state switched on."""
+        toy = self.env == TOY or self.source is not None
+        config = tiny(self.algorithm, None if toy else self.env, interactions=self.interactions)
+        if self.env.startswith("ALE/"):
+            penalty = {"amount": 0.25, "after": 3}
+            changes: dict[str, Any] = {"env.atari": {}, "env.time_limit": "terminal"}
+            config = tweak(config, **changes, repeat_penalty=penalty)
+        return config
+
+    def how(self, **more: Any) -> How:
+        """A checkpoint at every iteration or two."""
+        return How(threads=1, checkpoint_every=64, tensorboard=False, **more)
+
+    def train(self, path: Path, **more: Any) -> None:
+        """In this process."""
+        source = self.source or (Toy if self.env == TOY else None)
+        dna.train.train(self.config, SEED, path, how=self.how(**more), source=source)
+
+    @property
+    def digest(self) -> str:
+        """Of configuration and seed."""
+        return digest(self.config, SEED)
+
+
+class Child:
+    """A forked process that trains; `said` is what it would have printed."""
+
+    def __init__(
+        self,
+        work: Callable[[], None],
+        log: Path,
+        before: Callable[[], None] | None = None,
+        marks: dict[str, str] | None = None,
+    ) -> None:
+        self.log = log
+        self.acknowledged, theirs = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.acknowledged)
+            _live(work, log, before, marks or {}, theirs)
+        os.close(theirs)
+
+    def kill(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """Its exit code, −n for a signal; one that hangs is killed and gives 999."""
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.002)
+        self.kill(signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        return 999
+
+    def newest(self) -> int:
+        """Interactions of the last checkpoint whose saving had returned; closes the pipe."""
+        with os.fdopen(self.acknowledged, "rb") as file:
+            names = file.read().split()
+        return int(names[-1]) if names else 0
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace").strip() if self.log.exists() else ""
+
+
+def _live(
+    work: Callable[[], None],
+    log: Path,
+    before: Callable[[], None] | None,
+    marks: dict[str, str],
+    acknowledge: int,
+) -> None:
+    """The child's life; it never returns."""
+    code = 1
+    try:
+        os.environ.update(marks)
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        warnings.resetwarnings()  # pytest makes errors of them
+        warnings.showwarning = lambda message, *_: os.write(2, f"{message}\n".encode())
+        save = checkpoint.save
+
+        def acknowledged(*words: Any) -> Path:
+            path = save(*words)
+            os.write(acknowledge, path.name.encode() + b"\n")
+            return path
+
+        checkpoint.save = acknowledged
+        if before is not None:
+            before()
+        work()
+        code = 0
+    except DnaError as error:
+        os.write(2, f"{error}\n".encode())
+        code = error.exit_code
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Hashes of all that a finished run computed, the last checkpoint's tensors included."""
+    newest = folder / "checkpoints" / checkpoint.names(folder)[-1] / "rank0.safetensors"
+    found = {name: (folder / name) for name in FILES} | {newest.parent.name: newest}
+    return {n: hashlib.sha256(path.read_bytes()).hexdigest() for n, path in found.items()}
+
+
+def reference(work: Work, folder: Path) -> tuple[dict[str, str], float]:
+    """The run that nobody disturbed, and its seconds."""
+    start = time.perf_counter()
+    child = Child(lambda: work.train(folder), folder.with_suffix(".log"))
+    code = child.wait(120)
+    child.newest()
+    assert code == 0, child.said()
+    return fingerprint(folder), time.perf_counter() - start
+
+
+def finish(work: Work, folder: Path, **more: Any) -> str:
+    """Resume until done, undisturbed; empty, or what was said instead."""
+    child = Child(lambda: work.train(folder, **more), folder.with_suffix(".log"))
+    code = child.wait(120)
+    child.newest()
+    return "" if code == 0 else f"exit {code}: {child.said()[-300:]}"
+
+
+def intact(work: Work, folder: Path, acknowledged: int) -> bool:
+    """Whether a checkpoint at least as new as the acknowledged one verifies."""
+    if not acknowledged:
+        return True
+    try:
+        saved = checkpoint.latest(folder, work.digest)
+    except StorageFailure:
+        return False
+    return saved is not None and saved.interactions >= acknowledged
+
+
+def dice(part: str) -> random.Random:
+    """Chances that are the same every time."""
+    return random.Random(f"torture/{part}")

@@ -1,0 +1,165 @@
+"""A number that is not one, in every place it can arise (G8)."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import dna.train
+from dna.train import Run
+from torture.ground import Child, Outcome, Work, fingerprint, finish, timed
+
+AT = 5  # the iteration it happens in: checkpoints lie before it
+Place = tuple[str, Callable[[Run, float], None]]
+
+
+def _weight(name: str) -> Place:
+    def poison(run: Run, bad: float) -> None:
+        with torch.no_grad():
+            dict(run.networks.named_parameters())[name].view(-1)[0] = bad
+
+    return name, poison
+
+
+def _moment(phase: str, slot: str) -> Place:
+    def poison(run: Run, bad: float) -> None:
+        (state,) = run.steps[phase].optimizer.state.values()
+        state[slot][0] = bad
+
+    return f"{phase} {slot}", poison
+
+
+def _array(name: str, of: Callable[[Run], Any]) -> Place:
+    def poison(run: Run, bad: float) -> None:
+        array = of(run)
+        array[np.unravel_index(0, array.shape)] = bad
+
+    return name, poison
+
+
+def _reward_m2(run: Run, bad: float) -> None:
+    run.collector.reward_normalizer.moments.m2 = np.float64(bad)
+
+
+PLACES: list[Place] = [
+    _weight("policy.encoder.net.0.weight"),
+    _weight("policy.encoder.net.0.bias"),
+    _weight("value.encoder.net.0.weight"),
+    *(_moment(phase, "exp_avg") for phase in ("policy", "value", "distil")),
+    *(_moment(phase, "exp_avg_sq") for phase in ("policy", "value", "distil")),
+    _array("observation mean", lambda run: run.networks.normalizer.moments.mean),
+    _array("observation m2", lambda run: run.networks.normalizer.moments.m2),
+    ("reward m2", _reward_m2),
+    _array("reward running", lambda run: run.collector.reward_normalizer.running),
+    _array("state acted on", lambda run: run.collector.obs),
+]  # fmt: skip
+#: Columns of the rollout that estimate gives.
+COLUMNS = ("advantage", "v_targ", "log_prob")
+
+
+def nonfinites(root: Path, most: int | None = None) -> Outcome:
+    """Every place, with NaN and with infinity; and three that must do no harm."""
+    work = Work("dna", "CartPole-v1")
+    with timed("number that is not finite") as outcome:
+        trouble = finish(work, root / "whole")
+        assert not trouble, trouble
+        expected = fingerprint(root / "whole")
+        cases = [(n, b, _before(p, b)) for n, p in PLACES for b in (np.nan, np.inf)]
+        cases += [(c, b, _column(c, b)) for c in COLUMNS for b in (np.nan, np.inf, -np.inf)]
+        cases += [
+            (f"loss of {p}", b, _loss(p, b)) for p in ("policy", "value") for b in (np.nan,)
+        ]
+        cases += [("gradient", b, _gradient(b)) for b in (np.nan, np.inf)]
+        step = 1 if most is None else max(1, len(cases) // most)
+        for name, bad, before in cases[::step]:
+            _one(root / "run", work, f"{name} = {bad}", before, expected, outcome)
+    return outcome
+
+
+def _before(poison: Callable[[Run, float], None], bad: float) -> Callable[[], None]:
+    def install() -> None:
+        iterate = Run.iterate
+
+        def poisoned(run: Run) -> dict[str, float]:
+            if run.iteration == AT:
+                poison(run, bad)
+                run.networks.refresh()
+            return iterate(run)
+
+        Run.iterate = poisoned
+
+    return install
+
+
+def _column(name: str, bad: float) -> Callable[[], None]:
+    def install() -> None:
+        estimate, seen = dna.train.estimate, [0]
+
+        def poisoned(*words: Any) -> Any:
+            experience, metrics = estimate(*words)
+            seen[0] += 1
+            if seen[0] == AT:
+                experience.columns[name][3] = bad
+            return experience, metrics
+
+        dna.train.estimate = poisoned
+
+    return install
+
+
+def _loss(phase: str, bad: float) -> Callable[[], None]:
+    def install() -> None:
+        import dna.optimise
+
+        loss, seen = dna.optimise.loss, [0]
+
+        def poisoned(settings: Any, *words: Any) -> Any:
+            total, metrics = loss(settings, *words)
+            seen[0] += settings.name == phase
+            return (total * bad if seen[0] == 30 else total), metrics
+
+        dna.optimise.loss = poisoned
+
+    return install
+
+
+def _gradient(bad: float) -> Callable[[], None]:
+    def install() -> None:
+        import dna.optimise
+
+        clip, seen = dna.optimise.clip, [0]
+
+        def poisoned(gradient: Any, limit: Any) -> Any:
+            seen[0] += 1
+            if seen[0] == 40:
+                gradient[1] = bad
+            return clip(gradient, limit)
+
+        dna.optimise.clip = poisoned
+
+    return install
+
+
+def _one(
+    folder: Path,
+    work: Work,
+    name: str,
+    before: Callable[[], None],
+    expected: dict[str, str],
+    outcome: Outcome,
+) -> None:
+    child = Child(lambda: work.train(folder), folder.with_suffix(".log"), before)
+    code, newest = child.wait(60), child.newest()
+    said = child.said()
+    stopped = (code == 4 and "not finite" in said) or "became" in said
+    dumped = (folder / "nonfinite.safetensors").is_file()
+    trouble = finish(work, folder)
+    same = not trouble and fingerprint(folder) == expected
+    outcome.count(
+        stopped and dumped and same and newest > 0,
+        f"{name}: exit {code}, dumped {dumped}, same {same}, {trouble or said[-200:]}",
+    )
+    shutil.rmtree(folder, ignore_errors=True)

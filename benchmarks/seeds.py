@@ -21,12 +21,13 @@ from typing import Any
 import torch
 
 from dna.batch import Batch
-from dna.compiled import MOST_STEPS, Compiled, _options
+from dna.compiled import Compiled, _options
 from dna.config import Config
 from dna.envs import Making, make
 from dna.flat import FlatWeights
 from dna.networks import Networks
 from dna.presets import for_environment
+from dna.steps import MOST_STEPS
 from dna.storage import write_json
 
 SEEDS, ROUNDS = 8, 5

@@ -1,12 +1,13 @@
-"""The JSON of `dna bench` as the Markdown tables of docs/performance.md.
+"""The figures in benchmarks/results as the tables of docs/performance.md, put in their place.
 
-python benchmarks/tables.py benchmarks/results/*.json
+python benchmarks/tables.py
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from dna.storage import write
 
 
 def table(found: dict[str, Any]) -> str:
@@ -66,14 +67,69 @@ def split(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def seeds(found: dict[str, Any]) -> str:
+    """A process per seed, and batched weights."""
+    lines = [
+        "| | one seed | eight at once | eight solo runs take … × as long |",
+        "|---|--:|--:|--:|",
+    ]
+    for name, one in found.items():
+        low, high = one["range"]
+        gain = f"{one['eight_solo_runs_over_eight_at_once']:.2f} ({low:.2f}–{high:.2f})"
+        times = f"{one['one_seed_seconds']:.0f} s | {one['eight_processes_seconds']:.0f} s"
+        lines.append(f"| {name}, {one['interactions']:,} interactions | {times} | {gain} |")
+    lines += ["", "One compiled update of the value network, in microseconds:", ""]
+    lines += [
+        "| | one seed, 1 thread | eight in one (`vmap`), 1 thread | 2 threads |",
+        "|---|--:|--:|--:|",
+    ]
+    for name, one in found.items():
+        cells = [
+            f"{one[key]:,.0f}"
+            for key in (
+                "update_one_seed_us_1_threads",
+                "update_eight_seeds_us_1_threads",
+                "update_eight_seeds_us_2_threads",
+            )
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def growth(found: dict[str, Any]) -> str:
+    """One row per setting."""
+    lines = ["| | µs per interaction | peak memory, MB |", "|---|---|---|"]
+    for key, sizes in found.items():
+        costs = ", ".join(f"{size}: {one['microseconds']:.0f}" for size, one in sizes.items())
+        memory = ", ".join(f"{size}: {one['memory'] / 1e6:.0f}" for size, one in sizes.items())
+        lines.append(f"| `{key}` | {costs} | {memory} |")
+    return "\n".join(lines)
+
+
+def blocks(folder: Path) -> dict[str, str]:
+    """Name → Markdown, of every file that is there."""
+    made = {}
+    for path in sorted(folder.glob("*.json")):
+        found = json.loads(path.read_text())
+        if path.stem in ("seeds", "growth"):
+            made[path.stem] = (seeds if path.stem == "seeds" else growth)(found)
+        elif "cases" in found:
+            parts = [table(found), beside(found), "Percent of the time:", split(found)]
+            made[path.stem] = "\n\n".join(part for part in parts if part)
+    return made
+
+
 def main() -> None:
-    """Print the tables of every file that has them."""
-    names = sys.argv[1:] or sorted(map(str, Path("benchmarks/results").glob("*.json")))
-    for name in names:
-        found = json.loads(Path(name).read_text())
-        if "cases" in found:
-            print(f"\n## {found['family']}\n\n{table(found)}\n\n{split(found)}")
-            print(f"\n{beside(found)}")
+    """Put the tables between their marks in the document."""
+    document = Path("docs/performance.md")
+    text = document.read_text()
+    for name, block in blocks(Path("benchmarks/results")).items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        if begin in text and end in text:
+            before, _, rest = text.partition(begin)
+            _, _, after = rest.partition(end)
+            text = f"{before}{begin}\n\n{block}\n\n{end}{after}"
+    write(document, text.encode())
 
 
 if __name__ == "__main__":

@@ -6,36 +6,22 @@ one function of flat vectors, compiled by `torch.compile`. The result equals the
 up to float rounding, and itself to the bit. Needs a C++ compiler at run time.
 """
 
-import functools
-import math
-import os
-import shlex
-import shutil
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dna.batch import Batch
 from dna.clock import Clock
-from dna.config import AnyPhase, Config
+from dna.config import AnyPhase
 from dna.flat import FlatWeights
 from dna.networks import Networks
-from dna.optimise import Eager, Step
-from dna.phases import Metrics, is_mean_over_rows, loss
+from dna.optimise import Eager
+from dna.phases import Metrics, loss
 
-#: A network's compilation takes about twenty seconds, which a step gives back by a
-#: millisecond at a time.
-WORTHWHILE = 40_000
-#: Mini-batches in one compiled call: more are hardly faster, but take longer to compile.
-MOST_STEPS = 4
-#: Rows of images whose activations stay in the caches and in memory that is mapped already.
-MICRO = 512
-#: Weights beyond which arithmetic, not dispatch, takes the time.
-SMALL = 200_000
 BETA1, BETA2 = 0.9, 0.999
 
 
@@ -53,6 +39,7 @@ class Compiled:
         self.eager = Eager(phase, networks, weights, clock=clock)
         self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
         self.phase, self.weights, self.minibatches = phase, weights, steps
+        self.theta = self.eager.vector.detach()  # one and the same tensor in every call
         self.objective = _Objective(phase, networks)
         self.compiled: Callable[..., Metrics] = torch.compile(
             _of_its_own(self._walk),
@@ -69,9 +56,9 @@ class Compiled:
         return self._plainly(data, progress) if self.failed else self._fast(data, progress)
 
     def _warm_up(self, data: Batch, progress: float) -> None:
-        """Compile, on copies; where that fails, say so once and go on without."""
-        self.ready = True
-        state = [tensor.clone() for tensor in self._state()]
+        """Compile, and undo the call; where that fails, say so once and go on without."""
+        state = self._state()
+        before, self.ready = [tensor.clone() for tensor in state], True
         try:
             with self.clock("compile"), warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")  # torch's own, of what it is made of
@@ -85,6 +72,9 @@ class Compiled:
                 RuntimeWarning,
                 stacklevel=2,
             )
+        finally:
+            for tensor, old in zip(state, before, strict=True):
+                tensor.copy_(old)
 
     def _fast(self, data: Batch, progress: float) -> Metrics:
         with torch.no_grad():
@@ -102,16 +92,16 @@ class Compiled:
 
     def _state(self) -> list[Tensor]:
         """θ, Adam's two moments and its count of steps, which the call moves in place."""
-        vector = self.eager.vector
-        moments = self.optimizer.state[vector]
+        theta, moments = self.theta, self.optimizer.state[self.eager.vector]
         if not moments:
-            moments["step"] = torch.zeros((), dtype=torch.float32, device=vector.device)
-            moments["exp_avg"] = torch.zeros_like(vector.detach())
-            moments["exp_avg_sq"] = torch.zeros_like(vector.detach())
-            if vector.device.type == "cuda":  # graphs replay addresses
-                for tensor in (self.weights.theta, *moments.values()):
-                    torch._dynamo.mark_static_address(tensor)
-        return [vector.detach(), moments["exp_avg"], moments["exp_avg_sq"], moments["step"]]
+            moments["step"] = torch.zeros((), dtype=torch.float32, device=theta.device)
+            moments["exp_avg"] = torch.zeros_like(theta)
+            moments["exp_avg_sq"] = torch.zeros_like(theta)
+        state = [theta, moments["exp_avg"], moments["exp_avg_sq"], moments["step"]]
+        if theta.device.type == "cuda" and not self.ready:  # graphs replay addresses
+            for tensor in state:
+                torch._dynamo.mark_static_address(tensor)
+        return state
 
     def _scalars(self, progress: float) -> tuple[Tensor, Tensor]:
         """Tensors, because a changed number would be compiled anew."""
@@ -167,60 +157,6 @@ class _Objective(nn.Module):
         return result
 
 
-def make_steps(
-    config: Config,
-    networks: Networks,
-    weights: FlatWeights,
-    compile: Literal["auto", "off", "on"] = "auto",
-    clock: Clock | None = None,
-) -> dict[str, Step]:
-    """One step, with an Adam of its own, for each phase (section 4.4)."""
-    able = functools.cache(_able)  # asked for every phase, said once
-    steps: dict[str, Step] = {}
-    for phase in config.phases:
-        if compile == "on" or (compile == "auto" and pays(config, phase, networks) and able()):
-            whole = config.batch * _rollouts(phase) // phase.sgd.minibatch
-            walked = steps_per_call(whole)
-            steps[phase.name] = Compiled(phase, networks, weights, walked, clock)
-        else:
-            micro = MICRO if networks.obs.kind == "image" else None
-            steps[phase.name] = Eager(phase, networks, weights, micro, clock)
-    return steps
-
-
-def compiled_phases(steps: Mapping[str, Step]) -> list[str]:
-    """Those whose steps are compiled, or are going to be."""
-    return [n for n, step in steps.items() if isinstance(step, Compiled) and not step.failed]
-
-
-def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:
-    """Whether a run of this length is over sooner with a compiled step."""
-    small = (
-        networks.obs.kind == "vector" and sum(p.numel() for p in networks.parameters()) < SMALL
-    )
-    iterations = math.ceil(config.interactions / config.batch) // phase.every
-    steps = config.batch * _rollouts(phase) // phase.sgd.minibatch * phase.sgd.epochs
-    known = is_mean_over_rows.dispatch(type(phase)) is not is_mean_over_rows.dispatch(object)
-    return small and known and iterations * steps >= WORTHWHILE
-
-
-def _able() -> bool:
-    found = has_compiler()
-    if not found:
-        text = "no C++ compiler (g++ or clang++): going on without compiled steps"
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
-    return found
-
-
-def _rollouts(phase: AnyPhase) -> int:
-    return phase.every if phase.reads == "replay" else 1
-
-
-def steps_per_call(minibatches: int) -> int:
-    """As many steps as fit, so that every call of an epoch is alike."""
-    return max(n for n in range(1, MOST_STEPS + 1) if minibatches % n == 0)
-
-
 def _of_its_own(method: Any) -> Any:
     """The same method from a copy of its code.
 
@@ -230,12 +166,6 @@ def _of_its_own(method: Any) -> Any:
     f = method.__func__
     copy = types.FunctionType(f.__code__.replace(), f.__globals__, f.__name__, f.__defaults__)
     return types.MethodType(copy, method.__self__)
-
-
-def has_compiler() -> bool:
-    """Whether the C++ compiler that torch would call is there."""
-    wanted = shlex.split(os.environ.get("CXX", ""))[:1]
-    return any(shutil.which(name) for name in wanted or ["g++", "clang++"])
 
 
 def _pieces(data: Batch, rows: int) -> list[Batch]:

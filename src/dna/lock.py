@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import TextIO
 from dna import disk
 from dna.errors import FolderBusy
 from dna.storage import make_folder, reported
+
+#: Seconds: `check_unlocked` of another process holds the lock for an instant.
+PAUSES = (0.01, 0.03, 0.1)
 
 
 @contextmanager
@@ -21,7 +25,14 @@ def locked(folder: Path) -> Iterator[None]:
     with reported(path):
         fd = disk.append_to(path)
     with os.fdopen(fd, "a+") as file:
-        _take(file, folder)
+        for pause in (*PAUSES, None):
+            try:
+                _take(file, folder)
+                break
+            except FolderBusy:
+                if pause is None:
+                    raise
+                time.sleep(pause)  # somebody may only be looking
         with reported(path):
             file.truncate(0)
             file.write(f"pid {os.getpid()} on {socket.gethostname()}\n")

@@ -67,11 +67,12 @@ class AppendLog:
             return
         fd, self._fd = self._fd, -1
         try:
-            write_all(fd, bytes(self.pending))
+            try:
+                write_all(fd, bytes(self.pending))
+            finally:
+                disk.close(fd)
         except OSError as error:
             raise self._failure(error) from error
-        finally:
-            disk.close(fd)
 
     def _write(self) -> None:
         while self.pending:

@@ -11,7 +11,6 @@ from typing import Any
 
 from dna import checkpoint
 from dna.clock import Clock
-from dna.compiled import compiled_phases, make_steps
 from dna.config import Config
 from dna.dashboards import TensorBoard
 from dna.envs import Source, VectorEnv
@@ -39,6 +38,7 @@ from dna.setup import (
     whole_seed,
 )
 from dna.signals import Stop, stop_signals
+from dna.steps import compiled_phases, make_steps
 from dna.tweak import digest
 from dna.watchdog import Watch, watching
 
@@ -66,7 +66,8 @@ def train(
         old = folder.exists and not how.restart
         saved = checkpoint.latest(path, digest(config, seed)) if old else None
         resumes = saved.resumes + 1 if saved else 0
-        env = build_environments(config, seed, resumes, how, source)
+        with watch:
+            env = build_environments(config, seed, resumes, how, source)
         tune(how, env)
         try:
             run = Run(config, seed, folder, env, how, watch)
@@ -76,7 +77,8 @@ def train(
                     raise FolderBusy(text)
                 return run.train(saved, resumes, sinks, stop)
         finally:
-            close(env)
+            with watch:
+                close(env)
 
 
 class Run:

@@ -75,11 +75,12 @@ def _look(watch: Watch, over: threading.Event, name: str, seconds: float, folder
 
 def _end(name: str, seconds: float, folder: Path) -> None:
     where = ""
-    with suppress(StorageFailure):
-        write(folder / "hang.txt", _stacks().encode())
-        where = f"; where: {folder / 'hang.txt'}"
+    if (folder / "config.json").is_file():  # there is a run that it belongs to
+        with suppress(StorageFailure):
+            write(folder / "hang.txt", _stacks().encode())
+            where = f"; where: {folder / 'hang.txt'}"
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display hides it
-    text = f"{name}: a step took longer than {seconds:g} seconds{where}; `dna resume` goes on"
+    text = f"{name}: no answer for {seconds:g} seconds{where}; `dna resume` goes on"
     print(f"{cursor}dna: {text}", file=sys.stderr, flush=True)
     os._exit(EnvironmentFailure.exit_code)  # the thread that hangs cannot be asked
 

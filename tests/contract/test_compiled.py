@@ -12,22 +12,15 @@ import pytest
 import torch
 
 from dna.batch import Experience
-from dna.compiled import (
-    MOST_STEPS,
-    Compiled,
-    _of_its_own,
-    has_compiler,
-    make_steps,
-    pays,
-    steps_per_call,
-)
-from dna.config import SGD, Config, Distil, Joint, Linear, Network, Policy, Value
+from dna.compiled import Compiled, _of_its_own
+from dna.config import SGD, Auxiliary, Config, Distil, Joint, Linear, Network, Policy, Value
 from dna.flat import FlatWeights
 from dna.networks import Networks
 from dna.optimise import Eager, run_phase
 from dna.presets import preset
 from dna.setup import How
 from dna.spaces import ActionSpec, ObservationSpec
+from dna.steps import MOST_STEPS, has_compiler, make_steps, pays, steps_per_call
 from dna.train import train
 from helpers import tiny
 
@@ -38,6 +31,11 @@ PHASES = {
     "policy": Policy(sgd=STEPS, entropy_bonus=Linear(start=0.1), epsilon=0.2),
     "value": Value(sgd=STEPS),
     "distil": Distil(sgd=STEPS, constraint="mean_mse"),
+}
+#: Compiled too, but not of the networks that `build` makes for the three.
+OTHERS = {
+    "joint": Joint(sgd=STEPS, entropy_bonus=0.01),
+    "aux": Auxiliary(sgd=STEPS, every=1),
 }
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
@@ -80,9 +78,11 @@ def walked(make, progresses=(0.25, 0.5)):
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "steps"), [("policy", 2), ("value", 1), ("distil", 1)])
+@pytest.mark.parametrize(
+    ("name", "steps"), [("policy", 2), ("value", 1), ("distil", 1), ("joint", 1), ("aux", 1)]
+)
 def test_a_compiled_step_equals_the_eager_one_and_itself(name, steps):
-    phase = PHASES[name]
+    phase = (PHASES | OTHERS)[name]
     eager = walked(lambda networks, weights: (phase, Eager(phase, networks, weights)))
     compiled = [
         walked(lambda networks, weights: (phase, Compiled(phase, networks, weights, steps)))

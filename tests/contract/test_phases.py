@@ -15,7 +15,6 @@ from torch.distributions import Categorical, Distribution, Normal, kl_divergence
 from torch.nn.utils import clip_grad_norm_
 
 from dna.batch import Batch, Experience, flat, in_chunks, minibatches
-from dna.compiled import make_steps
 from dna.config import (
     SGD,
     Auxiliary,
@@ -35,6 +34,7 @@ from dna.optimise import Eager, clip, run_phase
 from dna.phases import freeze, loss
 from dna.replay import Replay
 from dna.spaces import ActionSpec, ObservationSpec
+from dna.steps import make_steps
 
 ROWS = 24
 STEPS = SGD(epochs=2, minibatch=8, learning_rate=1e-2, max_gradient_norm=0.5)

@@ -135,3 +135,21 @@ def test_images_take_all_cores_for_one_run():
     assert jobs_for(for_environment("ALE/Pong-v5")) == 1
     assert jobs_for(for_environment("procgen/coinrun")) == 1
     assert jobs_for(for_environment("CartPole-v1")) == os.cpu_count()
+
+
+def test_a_dry_run_names_every_seed_and_too_many_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "CartPole-v1", "--seeds", "3", "--seed", "5", "--dry-run"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["seed"] == 5
+    assert set(tree["digests"]) == {"5", "6", "7"}
+    assert tree["digests"]["5"] == tree["digest"]
+    assert len(set(tree["digests"].values())) == 3
+    assert main(["train", "CartPole-v1", "--seeds", "2", "--seed", str(2**63 - 1)]) == 2
+    assert "--seeds: from --seed" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_off_a_terminal_seeds_are_told_in_lines(tmp_path, capsys):
+    assert main(["train", *SMALL, "--seeds", "2", "--out", str(tmp_path)]) == 0
+    assert "seed 0 done  seed 1 done" in capsys.readouterr().err

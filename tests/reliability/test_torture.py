@@ -6,12 +6,18 @@ from torture.configs import configs
 from torture.corruption import corruption
 from torture.endurance import endurance
 from torture.environments import environment_faults
+from torture.ground import warm_up
 from torture.hostile import hostile
 from torture.kills import kills
 from torture.nonfinite import nonfinites
 from torture.points import points
 from torture.preemption import preemption
 from torture.races import races
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded():
+    warm_up()
 
 
 def check(outcome, at_least):

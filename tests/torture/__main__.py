@@ -5,7 +5,6 @@ import json
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,14 +40,6 @@ PARTS: dict[str, Callable[[Path], Outcome]] = {
 }
 
 
-def warm_up() -> None:
-    """Load everything once, so that forked children have it."""
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ground.Work("dna", "CartPole-v1", interactions=64).train(Path(folder) / "run")
-        ground.Work("ppg", "HalfCheetah-v5", interactions=128).train(Path(folder) / "b")
-
-
 def main() -> int:
     """Run the parts that are asked for, and print the table."""
     parser = argparse.ArgumentParser(description="Everything that can go wrong, on purpose.")
@@ -56,7 +47,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write the figures here")
     words = parser.parse_args()
     names = words.only.split(",") if words.only else list(PARTS)
-    warm_up()
+    ground.warm_up()
     outcomes: dict[str, Outcome] = {}
     for name in names:
         print(f"{time.strftime('%H:%M:%S')} {name} …", file=sys.stderr, flush=True)

@@ -4,10 +4,11 @@ import json
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dna.config import Config, json_tree
+from dna.config import json_tree
 from dna.errors import BadInput
 from dna.presets import PRESETS, preset
 from dna.tweak import from_tree
@@ -29,52 +30,69 @@ def configs(root: Path, count: int) -> Outcome:
             outcome.count(good, "a preset is refused")
         while outcome.tried < count + len(presets):
             tree = json_tree(chance.choice(presets))
-            what = _spoil(tree, chance)
-            _refused(tree, what, outcome)
+            _refused(tree, _spoil(tree, chance), outcome)
     return outcome
 
 
-def _refused(tree: Any, what: str, outcome: Outcome) -> None:
+def _refused(tree: Any, spoiled: "Spoiled", outcome: Outcome) -> None:
+    """One line that names a key; or, for a value that is allowed after all, taken as it is."""
+    what = f"{spoiled.path}={spoiled.value!r}"
     try:
         config = from_tree(tree)
     except BadInput as error:
         text = str(error)
-        plain = len(text) <= 200 and "\n" not in text
-        key = what.rsplit(".", 1)[-1].split("=")[0]
-        outcome.count(plain and (key in text or ":" in text), f"{what}: {text}")
+        plain = len(text) <= 200 and "\n" not in text and ":" in text
+        outcome.count(plain, f"{what}: {text}")
     except Exception as error:
         outcome.count(False, f"{what}: {type(error).__name__} {error}")
     else:
-        # Some values that look wrong are allowed; then they must be what was asked for.
-        outcome.count(isinstance(config, Config), f"{what}: taken")
+        got = json_tree(config)
+        for key in spoiled.keys:
+            got = got[key]
+        same = got == spoiled.value and isinstance(got, bool) == isinstance(spoiled.value, bool)
+        outcome.count(same and not spoiled.surely, f"{what}: taken as {got!r}")
 
 
-def _spoil(tree: Any, chance: random.Random) -> str:
-    """Change one thing; returns what."""
-    places = list(_places(tree))
-    holder, key, path = chance.choice(places)
-    kind = chance.randrange(5)
+@dataclass(frozen=True)
+class Spoiled:
+    """What was changed, and whether it can be right by chance."""
+
+    keys: tuple[Any, ...]
+    value: Any
+    surely: bool  # it is wrong whatever the value
+
+    @property
+    def path(self) -> str:
+        return ".".join(map(str, self.keys))
+
+
+def _spoil(tree: Any, chance: random.Random) -> Spoiled:
+    """Change one thing."""
+    holder, keys = chance.choice(list(_places(tree)))
+    key, kind = keys[-1], chance.randrange(5)
     if kind == 0 and isinstance(holder, dict):
         holder[f"{key}x"] = holder.pop(key)
-        return f"{path}x"
+        return Spoiled(keys, None, surely=True)
     if kind == 1 and isinstance(holder, dict):
         holder["__class__"] = "os.system"
-        return f"{path}.__class__"
-    if kind == 2 and tree.get("phases"):
-        tree["phases"] = chance.choice([[], tree["phases"] * 2, [{}], [7], {"kind": "policy"}])
-        return "phases"
+        return Spoiled((*keys[:-1], "__class__"), "os.system", surely=True)
+    if kind == 2:
+        value = chance.choice([[], tree["phases"] * 2, [{}], [7], {"kind": "policy"}])
+        tree["phases"] = value
+        return Spoiled(("phases",), value, surely=True)
     if kind == 3:
         tree["horizon"], tree["agents"] = chance.choice([(7, 11), (2**40, 2**40), (0, 8)])
-        return "horizon"
+        return Spoiled(("horizon",), tree["horizon"], surely=True)
     value = chance.choice(WRONG)
     holder[key] = value
-    return f"{path}={value!r}"
+    return Spoiled(keys, value, surely=False)
 
 
-def _places(tree: Any, path: str = "") -> Iterator[tuple[Any, Any, str]]:
-    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    for key, value in list(pairs):
-        name = f"{path}.{key}" if path else str(key)
-        yield tree, key, name
+def _places(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Every value of a tree: what holds it, and the keys that lead to it."""
+    for key, value in list(tree.items() if isinstance(tree, dict) else enumerate(tree)):
+        if key == "options":
+            continue  # the environment's own: any name may be right
+        yield tree, (*above, key)
         if isinstance(value, dict | list):
-            yield from _places(value, name)
+            yield from _places(value, (*above, key))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from torture.ground import Child, Outcome, Toy, Work, fingerprint, finish, timed
+from torture.ground import Child, Outcome, Toy, Work, fingerprint, finish, shared_out, timed
 
 #: What an environment does at its fatal step; set inside a child only.
 fault: Callable[["Faulty"], Any] | None = None
@@ -99,7 +99,7 @@ INSIDE: dict[str, tuple[Callable[[Faulty], Any], tuple[int, ...]]] = {
     "observation is text": (_answer(obs="here"), (5,)),
     "observation is ragged": (_answer(obs=[[1], [1, 2]]), (5,)),
     "reward is text": (_answer(reward="much"), (5,)),
-    "reward is None": (_answer(reward=None), (5,)),
+    "reward is None": (_answer(reward=None), (4, 5)),  # numpy makes NaN of it
     "reward is a vector": (_answer(reward=np.zeros(3)), (5,)),
     "NaN observation": (_answer(obs=np.full(3, NAN, np.float32)), (4,)),
     "infinite observation": (_answer(obs=np.full(3, np.inf, np.float32)), (4,)),
@@ -121,8 +121,11 @@ def environment_faults(root: Path, inside: int | None = None, workers: int = 20)
         trouble = finish(work, root / "whole")
         assert not trouble, trouble
         expected = fingerprint(root / "whole")
-        for name in list(INSIDE)[:inside]:
-            _inside(root / "faulty", work, name, expected, outcome)
+
+        def one(name: str, part: Outcome) -> None:
+            _inside(root / name.replace(" ", "-"), work, name, expected, part)
+
+        shared_out(outcome, list(INSIDE)[:inside], one)
         if workers:
             game = Work("dna", "ALE/Qbert-v5")
             trouble = finish(game, root / "game")

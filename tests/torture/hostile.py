@@ -36,6 +36,7 @@ def hostile(root: Path, most: int | None = None) -> Outcome:
     """Each artifact in the place of one of ours, or as a word of a command."""
     with timed("hostile file or name") as outcome:
         ground = root / "ground"
+        ground.mkdir()
         trouble = finish(Work("ppo", "CartPole-v1", interactions=128), ground / "run")
         assert not trouble, trouble
         canary = root / "canary"

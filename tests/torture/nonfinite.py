@@ -10,18 +10,19 @@ import torch
 
 import dna.train
 from dna.train import Run
-from torture.ground import Child, Outcome, Work, fingerprint, finish, timed
+from torture.ground import Child, Outcome, Work, fingerprint, finish, shared_out, timed
 
 AT = 5  # the iteration it happens in: checkpoints lie before it
 Place = tuple[str, Callable[[Run, float], None]]
 
 
-def _weight(name: str) -> Place:
+def _weight(network: str, which: int) -> Place:
     def poison(run: Run, bad: float) -> None:
+        found = [p for n, p in run.networks.named_parameters() if n.startswith(network)]
         with torch.no_grad():
-            dict(run.networks.named_parameters())[name].view(-1)[0] = bad
+            found[which].view(-1)[0] = bad
 
-    return name, poison
+    return f"{network} weight {which}", poison
 
 
 def _moment(phase: str, slot: str) -> Place:
@@ -45,9 +46,10 @@ def _reward_m2(run: Run, bad: float) -> None:
 
 
 PLACES: list[Place] = [
-    _weight("policy.encoder.net.0.weight"),
-    _weight("policy.encoder.net.0.bias"),
-    _weight("value.encoder.net.0.weight"),
+    _weight("policy", 0),
+    _weight("policy", 1),
+    _weight("policy", -1),
+    _weight("value", 0),
     *(_moment(phase, "exp_avg") for phase in ("policy", "value", "distil")),
     *(_moment(phase, "exp_avg_sq") for phase in ("policy", "value", "distil")),
     _array("observation mean", lambda run: run.networks.normalizer.moments.mean),
@@ -74,8 +76,12 @@ def nonfinites(root: Path, most: int | None = None) -> Outcome:
         ]
         cases += [("gradient", b, _gradient(b)) for b in (np.nan, np.inf)]
         step = 1 if most is None else max(1, len(cases) // most)
-        for name, bad, before in cases[::step]:
-            _one(root / "run", work, f"{name} = {bad}", before, expected, outcome)
+
+        def one(number: int, part: Outcome) -> None:
+            name, bad, before = cases[number]
+            _one(root / f"run{number}", work, f"{name} = {bad}", before, expected, part)
+
+        shared_out(outcome, range(0, len(cases), step), one)
     return outcome
 
 

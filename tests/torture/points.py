@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from dna import disk, keeping
-from torture.ground import Child, Outcome, Work, fingerprint, finish, intact, timed
+from torture.ground import (
+    Child,
+    Outcome,
+    Work,
+    fingerprint,
+    finish,
+    intact,
+    shared_out,
+    timed,
+)
 
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 FAULTS = ("crash", "EIO", "ENOSPC", "short write", "full disk")
@@ -68,10 +77,18 @@ def points(root: Path, most: int | None = None) -> Outcome:
         total = operations(work, root / "whole")
         expected = fingerprint(root / "whole")
         step = 1 if most is None else max(1, total // most)
-        for kind in FAULTS:
-            # A disk that stays full is the same story from anywhere: fewer points will do.
-            for at in range(1, total + 1, step * (5 if kind == "full disk" else 1)):
-                _one(root / f"{kind}{at}", work, kind, at, expected, outcome)
+        # A disk that stays full is the same story from anywhere: fewer points will do.
+        cases = [
+            (kind, at)
+            for kind in FAULTS
+            for at in range(1, total + 1, step * (5 if kind == "full disk" else 1))
+        ]
+
+        def one(case: tuple[str, int], part: Outcome) -> None:
+            kind, at = case
+            _one(root / f"{kind}{at}", work, kind, at, expected, part)
+
+        shared_out(outcome, cases, one)
         outcome.notes.insert(0, f"{total} operations in a run")
     return outcome
 

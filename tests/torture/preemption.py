@@ -47,13 +47,12 @@ def _one(
 ) -> None:
     chance, marks, stops = dice(f"signal{number}"), {"DNA_TORTURE": uuid4().hex}, 0
     while True:
-        listening = folder.with_suffix(".ready")
-        listening.unlink(missing_ok=True)
         child = Child(lambda: work.train(folder), folder.with_suffix(".log"), marks=marks)
-        # From the fork to the first handler a signal ends any process: give it that time.
-        time.sleep(0.05 + chance.uniform(0, seconds / 2) if stops < 12 else 60.0)
         asked = chance.choice(SIGNALS)
-        child.kill(asked)
+        if stops < 12:
+            # From the fork to the first handler a signal ends any process: give it that time.
+            time.sleep(0.05 + chance.uniform(0, seconds / 2))
+            child.kill(asked)
         start = time.perf_counter()
         code = child.wait(30)
         took, newest = time.perf_counter() - start, child.newest()

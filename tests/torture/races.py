@@ -41,11 +41,11 @@ def _round(
     if kill:
         _kill_the_holder(folder, children)
     codes = [child.wait(60) for child in children]
-    for child in children:
-        child.newest()
-    busy = codes.count(3)
-    others = [code for code in codes if code != 3]
-    fair = others == ([-9] if kill else [0]) and busy == racers - 1
+    trained = sum(child.newest() > 0 for child in children)
+    # The others are told that it is busy, or, when they come late, that it is done. After
+    # a kill one of those that are still on their way may take over.
+    fair = set(codes) <= {0, 3, -9} and codes.count(-9) == kill
+    fair = fair and (trained <= 2 if kill else trained == 1)
     trouble = finish(work, folder)  # no stale lock
     same = not trouble and fingerprint(folder) == expected
     said = " | ".join(child.said()[-80:] for child in children[:2])

@@ -5,7 +5,6 @@ answered by one line of JSON. The line `limit` measures the machine instead (`dn
 """
 
 import json
-import multiprocessing
 import os
 import resource
 import sys
@@ -75,9 +74,10 @@ def _peak_of_workers() -> int:
     """Bytes that the environments' processes held at their peaks, pages they share counted
     for each."""
     peak = 0
-    for worker in multiprocessing.active_children():
-        with suppress(OSError):
-            for line in Path(f"/proc/{worker.pid}/status").read_text().splitlines():
+    with suppress(OSError):  # where there is no /proc, they are not counted
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        for pid in children:
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
                 if line.startswith("VmHWM:"):
                     peak += int(line.split()[1]) * 1024
     return peak

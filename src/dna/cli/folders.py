@@ -6,6 +6,9 @@ from dna.config import Config
 from dna.errors import BadInput
 from dna.tweak import digest
 
+#: The largest seed, that of `--seed`.
+LAST_SEED = 2**63 - 1
+
 
 def folder_of(config: Config, seed: int, out: Path | None, *, many: bool = False) -> Path:
     """Named by the digest, or as the user says; several seeds share the user's folder."""
@@ -32,6 +35,8 @@ def prepare(
     if track is not None:
         raise BadInput("--track: not with --seeds; track runs one by one")
     first, count = seeds
+    if first + count - 1 > LAST_SEED:
+        raise BadInput(f"--seeds: from --seed {first} on there are not {count} seeds left")
     many = {s: folder_of(config, s, out, many=True) for s in range(first, first + count)}
     for seed, path in many.items():
         check_folder(path, config, seed, restart=restart, resume=resume)

@@ -1,6 +1,7 @@
 """`dna train` and `dna resume`."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +65,7 @@ def train(
     settings = _settings(env_id, (algo, preset, profile), config, interactions, overrides or [])
     folder = folder_of(settings, seed, out)
     if dry_run:
-        return _print_settings(settings, seed)
+        return _print_settings(settings, range(seed, seed + (seeds or 1)))
     how: dict[str, Any] = {"device": device, "threads": threads, "env_threads": env_threads}
     how |= {"checkpoint_every": checkpoint_every, "compile": compile}
     how |= {"allow_import": allow_import, "env_timeout": env_timeout}
@@ -76,8 +77,12 @@ def train(
     _run(settings, seed, folder, done, quiet=quiet, as_json=as_json, track=(track, project))
 
 
-def _print_settings(config: Config, seed: int) -> None:
-    tree = {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
+def _print_settings(config: Config, seeds: range) -> None:
+    """One object, whatever the number of seeds: they differ in their digests only."""
+    first = seeds[0]
+    tree = {"digest": digest(config, first), "seed": first, "config": json_tree(config)}
+    if len(seeds) > 1:
+        tree["digests"] = {str(seed): digest(config, seed) for seed in seeds}
     typer.echo(json.dumps(tree, indent=2))
 
 
@@ -130,8 +135,8 @@ def resume(
 
 
 def _how(**how: Any) -> "How":
-    from dna.compiled import has_compiler  # only now: it brings torch
-    from dna.setup import How
+    from dna.setup import How  # only now: it brings torch
+    from dna.steps import has_compiler
 
     if how.pop("jobs", None) is not None:
         raise BadInput("--jobs: goes with --seeds")
@@ -162,7 +167,8 @@ def _settings(
         from dna.folder import read_config
 
         try:
-            base = tweak(read_config(file)[0], **{"env.id": env_id})
+            # The user's own file may be a link; those of a run never are.
+            base = tweak(read_config(Path(os.path.realpath(file)))[0], **{"env.id": env_id})
         except StorageFailure as error:
             raise BadInput(f"--config {error}") from None
     else:

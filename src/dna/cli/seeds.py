@@ -1,7 +1,10 @@
 """`dna train … --seeds N`: a run per seed, side by side, and what they come to."""
 
 import json
+import math
 import statistics
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from dna.cli.display import QUIET_FOR
 from dna.config import Config
 
 if TYPE_CHECKING:
@@ -68,11 +72,35 @@ def tell(found: dict[str, Any], as_json: bool) -> None:
 @contextmanager
 def _table(config: Config, quiet: bool) -> Iterator[Callable[[Sequence["Task"]], None]]:
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet:
         yield lambda tasks: None
+        return
+    if not console.is_terminal:
+        yield _Lines(config)
         return
     with Live(console=console, refresh_per_second=4) as live:
         yield lambda tasks: live.update(_rows(config, tasks))
+
+
+class _Lines:
+    """Where nobody can look at a table: a line of all seeds, now and then."""
+
+    def __init__(self, config: Config) -> None:
+        self.total, self.said, self.over = config.interactions, -math.inf, False
+
+    def __call__(self, tasks: Sequence["Task"]) -> None:
+        """Say how far every seed is."""
+        over = all(task.state not in ("waiting", "running") for task in tasks)
+        if self.over or (time.monotonic() - self.said < QUIET_FOR and not over):
+            return
+        self.said, self.over = time.monotonic(), over
+        print("  ".join(map(self._one, tasks)), file=sys.stderr, flush=True)
+
+    def _one(self, task: "Task") -> str:
+        if task.state != "running":
+            return f"seed {task.seed} {task.state}"
+        score = "" if task.score is None else f" score {task.score:.2f}"
+        return f"seed {task.seed} {task.interactions / self.total:.0%}{score}"
 
 
 def _rows(config: Config, tasks: Sequence["Task"]) -> Table:

@@ -49,7 +49,10 @@ def _refused(tree: Any, spoiled: "Spoiled", outcome: Outcome) -> None:
         got = json_tree(config)
         for key in spoiled.keys:
             got = got[key]
-        same = got == spoiled.value and isinstance(got, bool) == isinstance(spoiled.value, bool)
+        asked = spoiled.value
+        if isinstance(got, float) and isinstance(asked, int) and not isinstance(asked, bool):
+            asked = float(asked)
+        same = got == asked and isinstance(got, bool) == isinstance(asked, bool)
         outcome.count(same and not spoiled.surely, f"{what}: taken as {got!r}")
 
 

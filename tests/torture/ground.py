@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -189,6 +190,7 @@ def _live(
         fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(fd, 1)
         os.dup2(fd, 2)
+        sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)  # not pytest's
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         warnings.resetwarnings()  # pytest makes errors of them

@@ -1,7 +1,6 @@
 """`dna train … --seeds N`: a run per seed, side by side, and what they come to."""
 
 import json
-import math
 import statistics
 import sys
 import time
@@ -86,11 +85,11 @@ class _Lines:
     """Where nobody can look at a table: a line of all seeds, now and then."""
 
     def __init__(self, config: Config) -> None:
-        self.total, self.said, self.over = config.interactions, -math.inf, False
+        self.total, self.said, self.over = config.interactions, time.monotonic(), False
 
     def __call__(self, tasks: Sequence["Task"]) -> None:
         """Say how far every seed is."""
-        over = all(task.state not in ("waiting", "running") for task in tasks)
+        over = all(task.state == "done" for task in tasks)
         if self.over or (time.monotonic() - self.said < QUIET_FOR and not over):
             return
         self.said, self.over = time.monotonic(), over

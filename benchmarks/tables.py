@@ -22,13 +22,14 @@ def table(found: dict[str, Any]) -> str:
             ratio = case["ratios"].get(who)
             limit = {key: 100 * value for key, value in case["of_limit"].items()}
             memory = case["memory"] / 1e9
+            workers = f" + {case['workers'] / 1e9:.2f}" if case["workers"] else ""
             cells = [
                 case["name"] if ours else "",
                 "**ours**" if ours else who,
                 f"{rate['median']:,.0f} ({rate['min']:,.0f}–{rate['max']:,.0f})",
                 "" if ratio is None else _spread(ratio, "{:.2f}"),
                 _spread(limit, "{:.0f}") + " %" if ours else "",
-                f"{memory:.2f} + {case['workers'] / 1e9:.2f} GB" if ours else "",
+                f"{memory:.2f}{workers} GB" if ours else "",
             ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

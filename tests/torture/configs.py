@@ -53,6 +53,7 @@ def _refused(tree: Any, spoiled: "Spoiled", outcome: Outcome) -> None:
         if isinstance(got, float) and isinstance(asked, int) and not isinstance(asked, bool):
             asked = float(asked)
         same = got == asked and isinstance(got, bool) == isinstance(asked, bool)
+        same |= asked == {} and isinstance(got, dict)  # a section with all its defaults
         outcome.count(same and not spoiled.surely, f"{what}: taken as {got!r}")
 
 

@@ -21,54 +21,56 @@ FEW = 32
 
 
 class Actor(Protocol):
-    """s, noise → what π says of s, an action drawn from it, and V_π(s)."""
+    """s, noise → what π says of s, an action drawn from it, and V_π(s) if that is asked for."""
 
-    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array]:
+    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array | None]:
         """(parameters of π [A, P], action [A, W], V_π [A]) for states [A, …] and noise."""
 
 
-def make_actor(networks: Networks, agents: int) -> Actor:
-    """The quicker of the two ways."""
+def make_actor(networks: Networks, agents: int, *, values: bool = False) -> Actor:
+    """The quicker of the two ways; `values`: with V_π."""
     obs = networks.obs
     plain = obs.kind == "vector" and obs.dtype == "float32" and networks.device.type == "cpu"
     layers = networks.policy.encoder.children()
     dense = all(isinstance(m, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for m in layers)
     if plain and dense and agents <= FEW:
-        return NumpyActor(networks)
-    return TorchActor(networks)
+        return NumpyActor(networks, values=values)
+    return TorchActor(networks, values=values)
 
 
 class TorchActor:
     """Any network, on any device; sampled on the host, because GPU noise varies by card."""
 
-    def __init__(self, networks: Networks) -> None:
-        self.networks = networks
+    def __init__(self, networks: Networks, *, values: bool = False) -> None:
+        self.networks, self.values = networks, values
 
     @torch.inference_mode()
-    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array]:
+    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array | None]:
         """One forward pass."""
         states = moved(torch.from_numpy(obs), self.networks.device)
         output = self.networks.pi(states)
         pi = output.pi.cpu()
         action = self.networks.distribution.sample(pi, torch.from_numpy(noise))
-        return pi.numpy(), action.numpy(), output.value.cpu().numpy()
+        value = output.value.cpu().numpy() if self.values else None
+        return pi.numpy(), action.numpy(), value
 
 
 class NumpyActor:
     """Dense networks on vectors."""
 
-    def __init__(self, networks: Networks) -> None:
+    def __init__(self, networks: Networks, *, values: bool = False) -> None:
         policy, preprocess = networks.policy, networks.preprocess
         self.clip, self.gain = preprocess.clip, np.float32(preprocess.gain)
         self.shift, self.scale = preprocess.shift.numpy(), preprocess.scale.numpy()
         layers = [m for m in policy.encoder.children() if isinstance(m, nn.Linear)]
         self.layers = [_memory(layer) for layer in layers]
-        self.head, self.value_head = _memory(policy.policy_head), _memory(policy.value_head)
+        self.head = _memory(policy.policy_head)
+        self.value_head = _memory(policy.value_head) if values else None
         self.rectify = isinstance(policy.activation, nn.ReLU)
         self.sizes = networks.action.sizes
         self.log_std = None if policy.log_std is None else policy.log_std.detach().numpy()
 
-    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array]:
+    def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array | None]:
         """The same forward pass and draw as torch's, up to float rounding."""
         x = obs.reshape(len(obs), -1)
         if self.clip is not None:
@@ -78,7 +80,9 @@ class NumpyActor:
             x = x @ weight + bias
             x = np.maximum(x, 0.0) if self.rectify else np.tanh(x)
         pi = x @ self.head[0] + self.head[1]
-        value = (x @ self.value_head[0] + self.value_head[1])[:, 0]
+        value: Array | None = None
+        if self.value_head is not None:
+            value = (x @ self.value_head[0] + self.value_head[1])[:, 0]
         if self.log_std is not None:
             action = pi + np.exp(self.log_std) * noise
             spread = np.broadcast_to(self.log_std, pi.shape)

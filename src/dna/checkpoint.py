@@ -25,7 +25,7 @@ from dna.replay import COLUMNS, Replay
 from dna.rollout import Collector
 from dna.storage import (
     read_folder,
-    read_json,
+    read_manifest,
     remove,
     tensor_bytes,
     tensors_from,
@@ -130,7 +130,7 @@ def latest(folder: Path, digest: str) -> Saved | None:
 def load(path: Path, digest: str, rejected: tuple[str, ...] = ()) -> Saved:
     """One checkpoint, verified, and of the run with this digest."""
     files = read_folder(path)
-    about = read_json(path / "manifest.json")["about"]
+    about = read_manifest(path)["about"]
     if about.get("digest") != digest:
         raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dna import disk
 from dna.errors import StorageFailure
-from dna.storage import make_folder, write_all
+from dna.storage import make_folder, reported
 
 #: How often in a row the disk may refuse before the run gives up.
 PATIENCE = 3
@@ -23,15 +23,13 @@ class AppendLog:
         """`keep`: bytes that stay; the rest was written after the checkpoint."""
         self.path, self.pending, self.refused = path, bytearray(), 0
         make_folder(path.parent)
-        try:
+        with reported(path):
             self._fd = disk.append_to(path)
             there = os.fstat(self._fd).st_size
             self.missing = max(keep - there, 0)  # bytes that somebody took away
             self.length = min(keep, there)
             if there > self.length:
                 disk.truncate(self._fd, self.length)
-        except OSError as error:
-            raise self._failure(error) from error
 
     def write(self, line: str) -> None:
         """Append one line, once the log is flushed."""
@@ -46,40 +44,33 @@ class AppendLog:
         try:
             self._write()
             self.refused = 0
-        except OSError as error:
+        except StorageFailure as error:
             self.refused += 1
             if self.refused >= PATIENCE:
-                raise self._failure(error) from error
-            warnings.warn(f"{self._failure(error)}; trying again", RuntimeWarning, stacklevel=2)
+                raise
+            warnings.warn(f"{error}; trying again", RuntimeWarning, stacklevel=2)
 
     def sync(self) -> int:
         """Bring everything to disk, now; returns the length in bytes."""
-        try:
-            self._write()
+        self._write()
+        with reported(self.path):
             disk.fsync(self._fd)
-        except OSError as error:
-            raise self._failure(error) from error
         return self.length
 
     def close(self) -> None:
         """Write what is pending, and close."""
         if self._fd < 0:
             return
-        fd, self._fd = self._fd, -1
         try:
-            try:
-                write_all(fd, bytes(self.pending))
-            finally:
+            self._write()
+        finally:
+            fd, self._fd = self._fd, -1
+            with reported(self.path):
                 disk.close(fd)
-        except OSError as error:
-            raise self._failure(error) from error
 
     def _write(self) -> None:
-        while self.pending:
-            done = disk.write(self._fd, self.pending)
-            self.length += done
-            del self.pending[:done]
-
-    def _failure(self, error: OSError) -> StorageFailure:
-        reason = error.strerror or type(error).__name__
-        return StorageFailure(f"{self.path}: {reason}; check the path, permissions and space")
+        with reported(self.path):
+            while self.pending:
+                done = disk.write(self._fd, self.pending)
+                self.length += done
+                del self.pending[:done]

@@ -41,7 +41,8 @@ class Collector:
     ) -> None:
         self.watch = watch or Watch()
         self.env, self.networks, self.config, self.seed = env, networks, config, seed
-        self.actor = make_actor(networks, env.agents)
+        self.values = config.returns.values == "acting"
+        self.actor = make_actor(networks, env.agents, values=self.values)
         norm = config.normalize_reward
         self.reward_normalizer: RewardNormalizer | None = None
         if norm is not None:
@@ -109,18 +110,20 @@ class Collector:
             with clock("inference"):
                 seen = self.obs[~self.resetting] if self.resetting.any() else self.obs
                 self.networks.observe(seen)
-                pi, action, rows.value[t] = self.actor(self.obs, noise[t])
+                pi, action, value = self.actor(self.obs, noise[t])
                 if not np.isfinite(pi).all():  # an environment would choke on such actions
                     raise NonFinite("π's output is not finite", {"obs": self.obs, "pi": pi})
             with clock("env"), self.watch:
                 step = self.env.step(action)
             self.scores.add(step)
             rows.add(t, pi, action, step, self._learn_rewards(step, action))
+            if value is not None:
+                rows.value[t] = value
             if self.config.env.time_limit == "terminal":
                 rows.terminated[t] |= rows.done[t]
             self._advance(step)
             states.add(t + 1, self.obs, step.done, self.elapsed)
-        return rows.rollout(states.finish(), self.config.returns.values == "acting")
+        return rows.rollout(states.finish(), self.values)
 
     def _advance(self, step: Step, active: npt.NDArray[np.bool_] | None = None) -> None:
         """Move to the next observation; environments held still keep theirs."""

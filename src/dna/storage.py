@@ -223,13 +223,13 @@ def _json_bytes(value: Any) -> bytes:
 def _create(path: Path, data: bytes) -> None:
     fd = disk.create(path)
     try:
-        write_all(fd, data)
+        _write_all(fd, data)
         disk.fsync(fd)
     finally:
         disk.close(fd)
 
 
-def write_all(fd: int, data: bytes) -> None:
+def _write_all(fd: int, data: bytes) -> None:
     """Until every byte is written."""
     rest = memoryview(data)
     while rest:

@@ -186,6 +186,7 @@ NOT_SAVED = {
     "Collector.config": "in config.json",
     "Collector.seed": "in config.json",
     "Collector.actor": "reads the networks' weights",
+    "Collector.values": "in config.json",
     "Replay.length": "follows from the configuration",
 }
 #: Attributes of the state that a checkpoint holds, and under which name.

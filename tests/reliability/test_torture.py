@@ -20,46 +20,58 @@ def _loaded():
     warm_up()
 
 
-def check(outcome, at_least):
-    assert outcome.survived == outcome.tried, outcome.notes
-    assert outcome.lost == 0, outcome.notes
-    assert outcome.tried >= at_least
-
-
 def test_kills_at_random_moments(tmp_path):
-    check(kills(tmp_path, 12, envs=("toy", "ALE/Qbert-v5")), 12)
+    outcome = kills(tmp_path, 12, envs=("toy", "ALE/Qbert-v5"))
+    assert outcome.trouble == []
+    assert outcome.tried >= 12
 
 
 def test_file_operations_that_crash_or_fail(tmp_path):
-    check(points(tmp_path, most=8), 30)
+    outcome = points(tmp_path, most=8)
+    assert outcome.trouble == []
+    assert outcome.tried >= 30
 
 
 def test_damaged_and_foreign_checkpoints(tmp_path):
-    check(corruption(tmp_path, flips=60, sectors=20, step=16_384), 90)
+    outcome = corruption(tmp_path, flips=60, sectors=20, step=16_384)
+    assert outcome.trouble == []
+    assert outcome.tried >= 90
 
 
 def test_signals_to_stop(tmp_path):
-    check(preemption(tmp_path, 6), 6)
+    outcome = preemption(tmp_path, 6)
+    assert outcome.trouble == []
+    assert outcome.tried >= 6
 
 
 def test_environments_that_fail(tmp_path):
-    check(environment_faults(tmp_path, inside=28, workers=1), 29)
+    outcome = environment_faults(tmp_path, inside=28, workers=1)
+    assert outcome.trouble == []
+    assert outcome.tried >= 29
 
 
 def test_numbers_that_are_not_finite(tmp_path):
-    check(nonfinites(tmp_path, most=8), 8)
+    outcome = nonfinites(tmp_path, most=8)
+    assert outcome.trouble == []
+    assert outcome.tried >= 8
 
 
 def test_processes_that_race_for_one_folder(tmp_path):
-    check(races(tmp_path, rounds=2, racers=6), 2)
+    outcome = races(tmp_path, rounds=2, racers=6)
+    assert outcome.trouble == []
+    assert outcome.tried >= 2
 
 
 def test_hostile_files_and_names(tmp_path):
-    check(hostile(tmp_path), 30)
+    outcome = hostile(tmp_path)
+    assert outcome.trouble == []
+    assert outcome.tried >= 30
 
 
 def test_bad_configurations(tmp_path):
-    check(configs(tmp_path, 200), 200)
+    outcome = configs(tmp_path, 200)
+    assert outcome.trouble == []
+    assert outcome.tried >= 200
 
 
 @pytest.mark.filterwarnings("ignore")

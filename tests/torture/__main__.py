@@ -60,10 +60,8 @@ def main() -> int:
                 json.dumps({n: vars(o) for n, o in outcomes.items()}, indent=1)
             )
     print(table(outcomes))
-    bad = [
-        n for n, o in outcomes.items() if o.lost or (o.survived != o.tried and n != "rivals")
-    ]
-    return 1 if bad else 0
+    ours = [outcome for name, outcome in outcomes.items() if name != "rivals"]
+    return 1 if any(outcome.trouble for outcome in ours) else 0
 
 
 def table(outcomes: dict[str, Outcome]) -> str:

@@ -60,6 +60,13 @@ class Outcome:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def trouble(self) -> list[str]:
+        """What did not survive or was lost; empty is what everything here is for."""
+        if self.survived == self.tried and not self.lost:
+            return []
+        return [f"{self.survived} of {self.tried}, {self.lost} lost", *self.notes]
+
     def count(self, good: bool, note: str) -> None:
         """One more try; what went wrong is noted."""
         self.tried += 1

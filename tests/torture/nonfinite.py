@@ -160,7 +160,7 @@ def _one(
     child = Child(lambda: work.train(folder), folder.with_suffix(".log"), before)
     code, newest = child.wait(60), child.newest()
     said = child.said()
-    stopped = (code == 4 and "not finite" in said) or "became" in said
+    stopped = code == 4 and ("not finite" in said or "became" in said)
     dumped = (folder / "nonfinite.safetensors").is_file()
     trouble = finish(work, folder)
     same = not trouble and fingerprint(folder) == expected

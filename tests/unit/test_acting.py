@@ -44,7 +44,9 @@ def test_both_actors_agree(action, activation, norm):
     rng = np.random.default_rng(0)
     obs = (3 + 2 * rng.standard_normal((20, 7))).astype(np.float32)
     noise = networks.distribution.draw(rng, (20,))
-    ours, theirs = NumpyActor(networks)(obs, noise), TorchActor(networks)(obs, noise)
+    assert NumpyActor(networks)(obs, noise)[2] is TorchActor(networks)(obs, noise)[2] is None
+    ours = NumpyActor(networks, values=True)(obs, noise)
+    theirs = TorchActor(networks, values=True)(obs, noise)
     for mine, yours in zip(ours, theirs, strict=True):
         assert (mine.shape, mine.dtype) == (yours.shape, yours.dtype)
         np.testing.assert_allclose(mine, yours, rtol=2e-4, atol=2e-5)

@@ -75,6 +75,8 @@ def seeds(found: dict[str, Any]) -> str:
         "|---|--:|--:|--:|",
     ]
     for name, one in found.items():
+        if "range" not in one:
+            continue
         low, high = one["range"]
         gain = f"{one['eight_solo_runs_over_eight_at_once']:.2f} ({low:.2f}–{high:.2f})"
         times = f"{one['one_seed_seconds']:.0f} s | {one['eight_processes_seconds']:.0f} s"

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from dna.bench import Case, cases, work_of
 from dna.errors import BadInput, EnvironmentFailure
+from dna.threads import WAITING
 
 #: Where `make bench` puts the peers.
 SCRIPTS, INTERPRETER = Path("benchmarks/peers"), Path(".venv-peers/bin/python")
@@ -136,7 +137,7 @@ def _field(
     family: str, index: int, case: Case, against: Sequence[str]
 ) -> dict[str, Contestant]:
     ours = [sys.executable, "-m", "dna.bench.serve", family, str(index)]
-    found = {"ours": Contestant("ours", ours, {})}
+    found = {"ours": Contestant("ours", ours, WAITING)}
     for name in case.peers:
         if name in against:
             found[name] = _peer(name, case, family)

@@ -14,6 +14,7 @@ from dna.cli.seeds import train_seeds
 from dna.config import Config, json_tree
 from dna.errors import BadInput, StorageFailure
 from dna.presets import for_environment
+from dna.threads import wait_briefly
 from dna.tweak import digest, parse_overrides, tweak
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def resume(
 
 
 def _how(**how: Any) -> "How":
+    wait_briefly()
     from dna.setup import How  # only now: it brings torch
     from dna.steps import has_compiler
 

@@ -66,11 +66,11 @@ def _flip(
 
 def _strange(work: Work, folder: Path, newest: Path, root: Path, outcome: Outcome) -> None:
     later = newest.with_name(f"{int(newest.name) + 64:012d}")
-    other = Work("ppo", "CartPole-v1")
+    # Intact and under its own name: nothing but the digest tells that it is another run's.
+    other = Work(work.algorithm, "CartPole-v1", interactions=int(later.name))
     trouble = finished(other, root / "other")
     assert not trouble, trouble
-    foreign = root / "other" / "checkpoints" / checkpoint.names(root / "other")[-1]
-    shutil.copytree(foreign, later)
+    shutil.copytree(root / "other" / "checkpoints" / later.name, later)
     _passed_over(work, folder, later, outcome, "another run's")
     shutil.rmtree(later)
     shutil.copytree(newest, later)

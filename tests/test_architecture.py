@@ -23,7 +23,7 @@ OWNERS = {
     "wandb": {"dashboards"},
     "trackio": {"dashboards"},
     "gymnasium": {"envs", "evaluate", "doctor", "cli"},
-    "matplotlib": {"plots"},
+    "matplotlib": {"plots", "figures"},
     "av": {"media"},
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dna.config import Config as Config
+    from dna.noise_scale import NoiseScale as NoiseScale
     from dna.policy import load_policy as load_policy
     from dna.presets import for_environment as for_environment
     from dna.presets import preset as preset
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Config": "config",
     "How": "setup",
+    "NoiseScale": "noise_scale",
     "advantage": "returns",
     "digest": "tweak",
     "for_environment": "presets",

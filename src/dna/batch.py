@@ -60,6 +60,13 @@ class Experience:
     def __len__(self) -> int:
         return len(self.columns["weight"])
 
+    def rows(self, index: Tensor) -> Batch:
+        """Some rows as a mini-batch, observations included; `index` is on the host."""
+        on_device = moved(index, self["weight"].device)
+        mb = {name: column[on_device] for name, column in self.columns.items()}
+        whole = isinstance(self.obs, Tensor)
+        return mb | {"obs": self.obs[on_device if whole else index]}
+
     def with_columns(self, columns: Batch) -> "Experience":
         """The same observations with more columns beside, or other ones."""
         return Experience(self.obs, self.columns | columns)
@@ -82,16 +89,12 @@ def minibatches(
     For a step that walks several, so many mini-batches come one behind the other in one batch.
     """
     order = torch.from_numpy(rng.permutation(len(experience)))
-    device, obs = experience["weight"].device, experience.obs
     parts = list(torch.split(order, size))
-    if not isinstance(obs, Tensor):
+    if not isinstance(experience.obs, Tensor):
         # Which rows meet is what counts; in order they are found faster in memory.
         parts = [part.sort().values for part in parts]
     for start in range(0, len(parts), together):
-        rows = torch.cat(parts[start : start + together])
-        on_device = moved(rows, device)
-        mb = {name: column[on_device] for name, column in experience.columns.items()}
-        yield mb | {"obs": obs[on_device] if isinstance(obs, Tensor) else obs[rows]}
+        yield experience.rows(torch.cat(parts[start : start + together]))
 
 
 @torch.no_grad()

@@ -21,6 +21,7 @@ from dna.envs import Array
 from dna.errors import EnvironmentFailure, StorageFailure
 from dna.frames import Frames
 from dna.networks import Networks
+from dna.probe import Probe
 from dna.replay import COLUMNS, Replay
 from dna.rollout import Collector
 from dna.storage import (
@@ -56,6 +57,7 @@ class Parts:
     optimizers: dict[str, torch.optim.Adam]
     collector: Collector
     replay: Replay
+    probe: Probe | None = None  # of the noise scale
 
 
 def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> Path:
@@ -96,6 +98,8 @@ def learned(parts: Parts) -> dict[str, Tensor]:
 def _tensors(parts: Parts) -> dict[str, Tensor]:
     tensors, collector = learned(parts), parts.collector
     arrays = _prefixed("collector", collector.state())
+    if parts.probe is not None:
+        arrays |= _prefixed("noise", parts.probe.state())
     if collector.env.inexact is None:
         arrays |= _prefixed("env", collector.env.snapshot())
     for index, rollout in enumerate(parts.replay.rollouts):
@@ -167,6 +171,8 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
     if networks.normalizer is not None:
         networks.normalizer.moments.load(_numpy(_under(saved.tensors, "observation")))
         networks.refresh()
+    if parts.probe is not None:
+        parts.probe.load(_numpy(_under(saved.tensors, "noise")))
     env = _numpy(_under(saved.tensors, "env"))
     trouble = _restore_env(collector, env)
     acting = _numpy(_under(saved.tensors, "collector"))

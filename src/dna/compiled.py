@@ -19,7 +19,7 @@ from dna.clock import Clock
 from dna.config import AnyPhase
 from dna.flat import FlatWeights
 from dna.networks import Networks
-from dna.optimise import Eager
+from dna.optimise import Eager, Probe
 from dna.phases import Metrics, loss
 
 BETA1, BETA2 = 0.9, 0.999
@@ -38,6 +38,7 @@ class Compiled:
     ) -> None:
         self.eager = Eager(phase, networks, weights, clock=clock)
         self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
+        self.probe: Probe | None = None
         self.phase, self.weights, self.minibatches = phase, weights, steps
         self.theta = self.eager.vector.detach()  # one and the same tensor in every call
         self.objective = _Objective(phase, networks)

@@ -18,6 +18,7 @@ from dna.settings import (
     Frozen,
     Joint,
     Linear,
+    Noise,
     Policy,
     Positive,
     Returns,
@@ -37,6 +38,7 @@ __all__ = [
     "Joint",
     "Linear",
     "Network",
+    "Noise",
     "ObservationNorm",
     "Policy",
     "Procgen",
@@ -107,6 +109,7 @@ class Config(Frozen):
     normalize_reward: RewardNorm | None = RewardNorm()
     warm_up: WarmUp | None = WarmUp()
     repeat_penalty: RepeatPenalty | None = None
+    noise: Noise | None = None  # measured, never learned from
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -147,6 +150,8 @@ def _contradictions(config: Config) -> Iterator[str]:
     yield from _phase_rules(config)
     if config.batch > MOST_ROWS:
         yield f"horizon: horizon·agents = {config.batch} is more than {MOST_ROWS} rows"
+    if config.noise is not None:
+        yield from _noise_rule(config.noise, config.batch)
     for phase in config.phases:
         rollouts = phase.every if phase.reads == "replay" else 1
         yield from _minibatch_rule(phase.name, phase.sgd.minibatch, config.batch, rollouts)
@@ -173,6 +178,14 @@ def _phase_rules(config: Config) -> Iterator[str]:
         yield "returns.values: acting is for one network; two are evaluated after the rollout"
     if sum(phase.reads == "replay" for phase in config.phases) > 1:
         yield "phases: two phases read the replay; at most one may"
+
+
+def _noise_rule(noise: Noise, batch: int) -> Iterator[str]:
+    big = batch if noise.b_big is None else noise.b_big
+    if big > batch:
+        yield f"noise.b_big: {big} is larger than the batch horizon·agents = {batch}"
+    if noise.b_small >= big:
+        yield f"noise.b_small: {noise.b_small} must be smaller than the large batch, {big}"
 
 
 def _minibatch_rule(name: str, minibatch: int, batch: int, rollouts: int) -> Iterator[str]:

@@ -45,6 +45,8 @@ def scalars(row: Row) -> dict[str, float]:
     for name, value in row.metrics.items():
         phase, _, metric = name.partition("/")
         tags = SPECIAL.get(name) or TAGS.get(metric) or (f"losses/{name}",)
+        if phase == "noise":
+            tags = (name,)
         if metric == "learning_rate":
             tags = (f"charts/{phase}_learning_rate",)
             if phase in ("policy", "joint"):

@@ -5,7 +5,7 @@ freeze → for each epoch → for each mini-batch → step (loss → backward �
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -21,10 +21,14 @@ from dna.flat import FlatWeights
 from dna.networks import Networks
 from dna.phases import Metrics, freeze, is_mean_over_rows, loss
 
+#: Looks at a phase's frozen data before its first step; returns what to log of it.
+Probe = Callable[[AnyPhase, Experience, float], dict[str, float]]
+
 
 class Step(Protocol):
     """Moves a phase's weights by one mini-batch, or by several one after the other."""
 
+    probe: Probe | None
     minibatches: int  # that it takes at once
     optimizer: torch.optim.Adam
     clock: Clock
@@ -49,6 +53,7 @@ def run_phase(
         group["lr"] = learning_rate
     with step.clock("frozen columns"):
         data = data.with_columns(freeze(phase, networks, data))
+    seen = step.probe(phase, data, progress) if step.probe else {}
     meter, before = Meter(), rng.bit_generator.state
     for batch in step.clock.each("gather", _walk(phase, step, data, rng)):
         meter.add(step(batch, progress))
@@ -58,7 +63,7 @@ def run_phase(
         rng.bit_generator.state = before  # walk there again
         guilty = islice(_walk(phase, step, data, rng), meter.first_bad(), None)
         raise NonFinite(str(error), next(guilty)) from None
-    return means | {f"{phase.name}/learning_rate": learning_rate}
+    return means | {f"{phase.name}/learning_rate": learning_rate} | seen
 
 
 def _walk(
@@ -90,6 +95,7 @@ class Eager:
         clock: Clock | None = None,
     ) -> None:
         self.phase, self.networks, self.clock = phase, networks, clock or Clock()
+        self.probe: Probe | None = None
         self.rows = phase.sgd.minibatch
         self.micro = micro if micro and is_mean_over_rows(phase) else self.rows
         self.vector = weights.vector(phase.trains)

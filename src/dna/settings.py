@@ -138,6 +138,16 @@ class Auxiliary(Frozen):
 AnyPhase = Annotated[Policy | Joint | Value | Distil | Auxiliary, Field(discriminator="kind")]
 
 
+class Noise(Frozen):
+    """What is measured of the gradient noise while training (section 3.2, algorithm 2)."""
+
+    every: Count = 10  # iterations; a measurement costs about an epoch of every phase
+    samples: Annotated[int, Field(ge=2, le=10_000)] = 16  # small mini-batches
+    b_small: Count = 32
+    b_big: Count | None = None  # None: the whole rollout (or replay)
+    alpha: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of the smoothed |𝒢|²
+
+
 def resolve(schedule: float | Linear, progress: float) -> float:
     """The schedule's value after the fraction `progress` of the run."""
     if isinstance(schedule, Linear):

@@ -26,6 +26,7 @@ from dna.machine import changes, describe, setting
 from dna.metrics import Files, Pace, Sink
 from dna.optimise import due, run_phase
 from dna.policy import save_policy
+from dna.probe import attach
 from dna.randomness import generator
 from dna.replay import Replay
 from dna.rollout import Collector
@@ -98,6 +99,7 @@ class Run:
         self.clock = Clock()
         self.weights = FlatWeights(self.networks)
         self.steps = make_steps(config, self.networks, self.weights, how.compile, self.clock)
+        self.probe = attach(config, self.networks, seed, self.steps, self.clock)
         self.collector = Collector(env, self.networks, config, seed, watch)
         self.replay = Replay(config.replay_length)
         self.iteration = 0
@@ -132,7 +134,7 @@ class Run:
             self.folder.begin(self.config, self.seed)
             self.files = Files(self.folder.path)
         else:
-            self.inexact = [*saved.inexact, *checkpoint.restore(saved, self._parts())]
+            self.inexact = [*saved.inexact, *checkpoint.restore(saved, self.parts())]
             self.inexact += changes(saved.setting, self._setting())
             self.iteration = saved.iteration
             self.files = Files(self.folder.path, saved.lengths)
@@ -181,6 +183,8 @@ class Run:
         """One iteration of algorithm 1."""
         config, clock, networks = self.config, self.clock, self.networks
         progress = self.collector.scores.interactions / config.interactions
+        if self.probe is not None:
+            self.probe.begin(self.iteration)
         rollout = self.collector.collect(self.iteration, clock)
         with clock("returns"):
             experience, metrics = estimate(rollout, networks, config.returns)
@@ -198,12 +202,13 @@ class Run:
                     metrics |= run_phase(phase, networks, step, data, rng, progress)
                 if phase.reads == "replay" and phase.every == self.replay.length:
                     self.replay.clear()
-        check_finite(checkpoint.learned(self._parts()), "after learning")
+        check_finite(checkpoint.learned(self.parts()), "after learning")
         return metrics
 
-    def _parts(self) -> checkpoint.Parts:
-        optimizers = {name: step.optimizer for name, step in self.steps.items()}
-        return checkpoint.Parts(self.networks, optimizers, self.collector, self.replay)
+    def parts(self) -> checkpoint.Parts:
+        """Everything that has state."""
+        adams = {n: step.optimizer for n, step in self.steps.items()}
+        return checkpoint.Parts(self.networks, adams, self.collector, self.replay, self.probe)
 
     def _setting(self) -> dict[str, Any]:
         return setting(self.networks.device) | {"compiled": compiled_phases(self.steps)}
@@ -214,7 +219,7 @@ class Run:
         progress: dict[str, Any] = {"iteration": self.iteration, "resumes": self.resumes}
         progress |= {"inexact": self.inexact, "setting": self._setting(), "lengths": lengths}
         named = digest(self.config, self.seed)
-        return checkpoint.save(self.folder.path, self._parts(), progress, named)
+        return checkpoint.save(self.folder.path, self.parts(), progress, named)
 
     def _checkpoint_if_due(self, stop: Stop) -> None:
         interactions = self.collector.scores.interactions
@@ -230,13 +235,9 @@ class Run:
 
     def _finish(self, seconds: float, first: int) -> dict[str, Any]:
         scores = self.collector.scores
-        about = {
-            "algorithm": self.config.algorithm,
-            "seed": self.seed,
-            "interactions": scores.interactions,
-            "episodes": scores.episodes,
-            "score": scores.score,
-        }
+        about: dict[str, Any] = {"algorithm": self.config.algorithm, "seed": self.seed}
+        about |= {"interactions": scores.interactions, "episodes": scores.episodes}
+        about |= {"score": scores.score}
         self.replay.clear()  # nothing will read it
         self.keeper.save_now(self.save)
         save_policy(self.folder.policy, self.networks, self.config, about)

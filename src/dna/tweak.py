@@ -19,6 +19,7 @@ from dna.config import (
     Distil,
     Joint,
     Linear,
+    Noise,
     ObservationNorm,
     Policy,
     Procgen,
@@ -40,6 +41,7 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
     "normalize_reward": RewardNorm,
     "warm_up": WarmUp,
     "repeat_penalty": RepeatPenalty,
+    "noise": Noise,
     "atari": Atari,
     "procgen": Procgen,
     "learning_rate": Linear,
@@ -49,7 +51,7 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 
 
 #: Optional settings that configurations of the first version did not have.
-_LATER = {"atari", "procgen", "repeat_penalty", "precision", "values"}
+_LATER = {"atari", "procgen", "repeat_penalty", "precision", "values", "noise"}
 #: Brackets in one value: a whole list of phases has far fewer.
 MOST_BRACKETS = 100
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress import Progress
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Seconds between plain lines.
 QUIET_FOR = 5.0
 BARS = "▁▂▃▄▅▆▇█"
+NOISE = "noise/"
 
 
 @contextmanager
@@ -79,6 +80,7 @@ class PlainLines:
         self.pace = Pace()
         self.last = float("-inf")
         self.pending: str | None = None
+        self.noise = ""
 
     def start(self) -> None:
         """Warming up can take a while: say so."""
@@ -88,9 +90,12 @@ class PlainLines:
         """A line if the last one was long enough ago."""
         rate, left = self.pace.update(row)
         score = "-" if row.score is None else f"{row.score:.2f}"
+        found = {k: v for k, v in row.metrics.items() if k.startswith(NOISE)}
+        self.noise = f"  {noise_words(found)}" if found else self.noise
         self.pending = (
             f"{min(row.interactions / row.total, 1):4.0%}  {row.interactions:,} interactions  "
             f"score {score}  {row.episodes:,} episodes  {rate:,.0f}/s  {clock(left)} left"
+            f"{self.noise}"
         )
         if time.monotonic() - self.last >= QUIET_FOR:
             self._flush()
@@ -113,6 +118,7 @@ class LivePanel:
         self.pace = Pace()
         self.history: list[float] = []
         self.seconds: dict[str, float] = {}
+        self.noise: dict[str, float] = {}  # as last measured
 
     def start(self) -> None:
         """Warming up can take a while: show that something happens."""
@@ -125,10 +131,13 @@ class LivePanel:
             self.history.append(row.score)
         for part, value in row.seconds.items():
             self.seconds[part] = self.seconds.get(part, 0.0) + value
-        body = Group(
-            self._progress(row, rate, left), self._score(row), self._time(), _losses(row)
-        )
-        self.live.update(Panel(body, title=self.title))
+        parts: list[RenderableType] = []
+        parts += [self._progress(row, rate, left), self._score(row), self._time(), _losses(row)]
+        found = {k: v for k, v in row.metrics.items() if k.startswith(NOISE)}
+        self.noise = found or self.noise
+        if self.noise:
+            parts.append(Text("noise ").append(noise_words(self.noise), "magenta"))
+        self.live.update(Panel(Group(*parts), title=self.title))
 
     def _progress(self, row: "Row", rate: float, left: float) -> Table:
         grid = Table.grid(expand=True, padding=(0, 1))
@@ -159,11 +168,23 @@ def _losses(row: "Row") -> Table:
     table = Table.grid(padding=(0, 2))
     phases: dict[str, list[str]] = {}
     for name, value in row.metrics.items():
+        if name.startswith(NOISE):
+            continue
         phase, _, metric = name.partition("/")
         phases.setdefault(phase, []).append(f"{metric} {value:.3g}")
     for phase, words in phases.items():
         table.add_row(Text(phase, style="bold"), Text("  ".join(words)))
     return table
+
+
+def noise_words(metrics: dict[str, float]) -> str:
+    """`σ policy 221 value 17.5 distil ?`: what cannot be told from zero is a question mark."""
+    phases = dict.fromkeys(name.split("/")[1] for name in metrics)
+    words = []
+    for phase in phases:
+        sigma = metrics.get(f"{NOISE}{phase}/sigma")
+        words.append(f"{phase} {'?' if sigma is None else f'{sigma:.3g}'}")
+    return "σ " + "  ".join(words)
 
 
 def spark(values: list[float], width: int) -> str:

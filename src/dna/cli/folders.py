@@ -39,7 +39,7 @@ def prepare(
         raise BadInput(f"--seeds: from --seed {first} on there are not {count} seeds left")
     many = {s: folder_of(config, s, out, many=True) for s in range(first, first + count)}
     for seed, path in many.items():
-        check_folder(path, config, seed, restart=restart, resume=resume)
+        _check(path, config, seed, restart=restart, resume=resume)
     for path in many.values() if restart else []:
         folder = RunFolder(path)
         folder.check_free()
@@ -48,7 +48,16 @@ def prepare(
     return many
 
 
-def check_folder(path: Path, config: Config, seed: int, *, restart: bool, resume: bool) -> None:
+def check_folder(
+    config: Config, seed: int, out: Path | None, *, restart: bool, resume: bool
+) -> Path:
+    """The folder of a run, if it may be used."""
+    path = folder_of(config, seed, out)
+    _check(path, config, seed, restart=restart, resume=resume)
+    return path
+
+
+def _check(path: Path, config: Config, seed: int, *, restart: bool, resume: bool) -> None:
     """Refuse to mix a run with another, or to start over without being told."""
     from dna.folder import RunFolder
 

@@ -88,13 +88,17 @@ def _print_changes(
 
 def list_(
     what: Annotated[
-        Literal["presets", "envs"], typer.Argument(help="What to list")
+        Literal["presets", "envs", "experiments"], typer.Argument(help="What to list")
     ] = "presets",
 ) -> None:
-    """List presets or environments.
+    """List presets, environments or the paper's experiments.
 
     Example: dna list envs
     """
+    if what == "experiments":
+        from dna.cli.paper import print_experiments
+
+        return print_experiments()
     if what == "presets":
         _print_presets()
         return

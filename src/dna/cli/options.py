@@ -57,6 +57,9 @@ Project = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display")]
+Noise = Annotated[
+    bool, typer.Option("--noise", help="Measure and show each phase's gradient noise scale")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the configuration and stop")]
 AllowImport = Annotated[
     bool, typer.Option("--allow-import", help="Let ENV_ID be module:factory, which runs code")

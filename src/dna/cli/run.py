@@ -9,7 +9,7 @@ import typer
 
 from dna.cli import options
 from dna.cli.display import show_progress
-from dna.cli.folders import check_folder, folder_of, prepare
+from dna.cli.folders import check_folder, prepare
 from dna.cli.seeds import train_seeds
 from dna.config import Config, json_tree
 from dna.errors import BadInput, StorageFailure
@@ -31,6 +31,8 @@ Examples:
   dna train ALE/Breakout-v5 --algo ppo --profile as_run
 
   dna train HalfCheetah-v5 --seeds 8
+
+  dna train MinAtar/Breakout-v1 --noise noise.every=5
 
   dna train my_package:make_env --allow-import returns.gamma=0.995 --interactions 300000
 """
@@ -58,24 +60,36 @@ def train(
     project: options.Project = "ppo-dna",
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
+    noise: options.Noise = False,
     dry_run: options.DryRun = False,
     allow_import: options.AllowImport = False,
     restart: options.Restart = False,
     resume: options.Resume = False,
 ) -> None:
-    settings = _settings(env_id, (algo, preset, profile), config, interactions, overrides or [])
-    folder = folder_of(settings, seed, out)
+    words = ["noise={}"] * noise + (overrides or [])
+    settings = _settings(env_id, (algo, preset, profile), config, interactions, words)
     if dry_run:
         return _print_settings(settings, range(seed, seed + (seeds or 1)))
-    how: dict[str, Any] = {"device": device, "threads": threads, "env_threads": env_threads}
-    how |= {"checkpoint_every": checkpoint_every, "compile": compile}
+    how = _asked(device, threads, env_threads, checkpoint_every, compile)
     how |= {"allow_import": allow_import, "env_timeout": env_timeout}
     if seeds is not None:
         many = prepare(settings, (seed, seeds), out, track, restart=restart, resume=resume)
         return train_seeds(settings, many, jobs, _words(how), quiet=quiet, as_json=as_json)
-    check_folder(folder, settings, seed, restart=restart, resume=resume)
+    folder = check_folder(settings, seed, out, restart=restart, resume=resume)
     done = _how(**how, restart=restart, jobs=jobs)
     _run(settings, seed, folder, done, quiet=quiet, as_json=as_json, track=(track, project))
+
+
+def _asked(
+    device: str,
+    threads: int | None,
+    env_threads: int | None,
+    checkpoint_every: int | None,
+    compile: str,
+) -> dict[str, Any]:
+    """How to run, by the names of `How`."""
+    found = {"device": device, "threads": threads, "env_threads": env_threads}
+    return found | {"checkpoint_every": checkpoint_every, "compile": compile}
 
 
 def _print_settings(config: Config, seeds: range) -> None:
@@ -123,15 +137,8 @@ def resume(
         result = folder.result() or {}
         typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
         return
-    how = _how(
-        device=device,
-        threads=threads,
-        env_threads=env_threads,
-        checkpoint_every=checkpoint_every,
-        allow_import=allow_import,
-        compile=compile,
-        env_timeout=env_timeout,
-    )
+    asked = _asked(device, threads, env_threads, checkpoint_every, compile)
+    how = _how(**asked, allow_import=allow_import, env_timeout=env_timeout)
     _run(config, seed, run, how, quiet=quiet, as_json=as_json, track=(None, ""))
 
 

@@ -1,0 +1,213 @@
+"""`dna reproduce`: any figure or table of the paper, at a scale that the machine can bear."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dna.errors import BadInput
+
+if TYPE_CHECKING:
+    from dna.experiments.plan import Experiment, Scale
+    from dna.pool import Task
+    from dna.reproduce import Watcher, Where
+
+HELP = """Run an experiment of the paper, draw its figure, and say which claims held.
+
+Runs that are finished are skipped, runs that were interrupted go on; what two experiments
+share is trained once. At `small` scale MinAtar stands for Atari, and is said to.
+
+Examples:
+
+  dna reproduce toy --scale small
+
+  dna reproduce ablation --scale small --plan
+
+  dna reproduce fig13 --scale small --seeds 3
+
+  dna reproduce --claims
+"""
+STYLES = {"held": "green", "not held": "red", "not tested": "dim"}
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="fig04, epochs, …")
+    ] = None,
+    scale: Annotated[
+        Literal["smoke", "small", "paper"], typer.Option(help="Seconds, hours, as published")
+    ] = "small",
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what it would take")] = False,
+    claims: Annotated[bool, typer.Option("--claims", help="Verdict on every claim")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Fewer (or more) seeds")] = None,
+    interactions: Annotated[int | None, typer.Option(min=1, help="Shorter runs")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time [cores]")] = None,
+    runs: Annotated[Path, typer.Option(help="Where runs are kept, by digest")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Figures and tables")] = Path("reproductions"),
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables")] = False,
+) -> None:
+    from dna.reproduce import Where
+
+    where = Where(runs, out)
+    if claims:
+        return _claims(scale, where, as_json)
+    if name is None:
+        raise BadInput("NAME: which experiment? `dna list experiments` shows all")
+    from dna.experiments import experiment
+    from dna.experiments.plan import Limits
+
+    chosen, limits = experiment(name), Limits(seeds, interactions)
+    if plan:
+        return _plan(chosen, scale, limits, where, as_json)
+    from dna.reproduce import reproduce as run
+
+    with _watching(chosen) as watcher:
+        tree = run(chosen, scale, where, limits, jobs, watcher)
+    if as_json:
+        typer.echo(json.dumps(tree))
+    else:
+        _summary(tree, out / f"{chosen.name}-{scale}")
+
+
+def _plan(
+    chosen: "Experiment", scale: "Scale", limits: Any, where: "Where", as_json: bool
+) -> None:
+    from dna.experiments import EXPERIMENTS
+    from dna.experiments.cost import cost, remembered
+    from dna.experiments.plan import planned
+
+    mine = planned(chosen, scale, limits)
+    others = [(o, planned(o, scale, limits)) for o in EXPERIMENTS if o.name != chosen.name]
+    console = Console(stderr=True)
+    with console.status("measuring the speed of one run of every kind"):
+        bill = cost(mine, where.runs, others, remembered(where.runs))
+    if as_json:
+        return typer.echo(json.dumps(vars(bill)))
+    table = Table(box=None, header_style="bold")
+    for head in ("study", "arm", "environments", "seeds", "interactions each"):
+        table.add_column(
+            head, justify="right" if head[0] in "is" and head != "study" else "left"
+        )
+    for study, arm in dict.fromkeys((run.study, run.arm) for run in mine):
+        of_arm = [run for run in mine if (run.study, run.arm) == (study, arm)]
+        envs, seed_count = {run.env for run in of_arm}, {run.seed for run in of_arm}
+        length = f"{of_arm[0].config.interactions:,}"
+        table.add_row(study, arm, str(len(envs)), str(len(seed_count)), length)
+    Console().print(table)
+    hours = "" if bill.hours is None else f", about {_time(bill.hours)} one after the other"
+    typer.echo(
+        f"{bill.runs} runs, {bill.finished} of them finished; {bill.interactions / 1e6:,.1f} "
+        f"million interactions left{hours}, up to {bill.gigabytes:.1f} GB of checkpoints"
+    )
+    if bill.shared:
+        words = ", ".join(f"{count} with {other}" for other, count in bill.shared.items())
+        typer.echo(f"shared runs: {words}")
+
+
+def _time(hours: float) -> str:
+    if hours < 1:
+        return f"{60 * hours:.0f} minutes"
+    return f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
+
+
+def _claims(scale: "Scale", where: "Where", as_json: bool) -> None:
+    """Every claim: of the scale's finished experiments, the others computed or not tested."""
+    from dna.reproduce import all_verdicts
+
+    rows = all_verdicts(scale, where)
+    if as_json:
+        return typer.echo(json.dumps(rows))
+    _verdicts(rows)
+    counts = {status: sum(row["status"] == status for row in rows) for status in STYLES}
+    words = ", ".join(f"{count} {status}" for status, count in counts.items())
+    typer.echo(f"{len(rows)} claims: {words}")
+
+
+def _summary(tree: dict[str, Any], folder: Path) -> None:
+    console = Console()
+    if tree["proxy"]:
+        console.print(Text("A proxy: other games than the paper's.", style="yellow"))
+    if tree["missing"]:
+        console.print(f"{tree['missing']} runs are not finished", highlight=False)
+    _verdicts(tree["verdicts"])
+    for name in (*tree["figures"], *tree["tables"]):
+        console.print(f"{folder / name}", highlight=False, soft_wrap=True)
+
+
+def _verdicts(rows: Sequence[dict[str, str]]) -> None:
+    table = Table(box=None, header_style="bold")
+    table.add_column("claim")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("what the paper says", ratio=2)
+    table.add_column("what was found", ratio=3)
+    for row in rows:
+        found = "; ".join(part for part in (row["effect"], row["note"]) if part)
+        status = Text(row["status"], style=STYLES[row["status"]])
+        table.add_row(row["id"], status, Text(row["claim"]), Text(found))
+    Console().print(table)
+
+
+@contextmanager
+def _watching(chosen: "Experiment") -> Iterator["Watcher"]:
+    from dna.reproduce import Watcher
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Watcher(_lines(), lambda text: typer.echo(text, err=True))
+        return
+    with Live(console=console, refresh_per_second=2) as live:
+        yield Watcher(
+            lambda tasks: live.update(_progress(chosen, tasks)),
+            lambda text: live.update(Text(text)),
+        )
+
+
+def _progress(chosen: "Experiment", tasks: Sequence["Task"]) -> Table:
+    table = Table(title=chosen.title, box=None, header_style="bold")
+    for head in ("environment", "algorithm", "seed", "done", "score"):
+        table.add_column(head)
+    for task in [task for task in tasks if task.state == "running"]:
+        score = "-" if task.score is None else f"{task.score:.2f}"
+        share = f"{task.interactions / task.config.interactions:.0%}"
+        env, algorithm = str(task.config.env.id), task.config.algorithm
+        table.add_row(env, algorithm, str(task.seed), share, score)
+    over = sum(task.state == "done" for task in tasks)
+    table.caption = f"{over} of {len(tasks)} runs finished"
+    return table
+
+
+def _lines() -> Callable[[Sequence["Task"]], None]:
+    """Off a terminal: a line whenever another run is over."""
+    said = [-1]
+
+    def tell(tasks: Sequence["Task"]) -> None:
+        over = sum(task.state == "done" for task in tasks)
+        if over != said[0]:
+            said[0] = over
+            typer.echo(f"{over} of {len(tasks)} runs finished", err=True)
+
+    return tell
+
+
+def print_experiments() -> None:
+    """Name, alias, what it covers."""
+    from dna.experiments import EXPERIMENTS
+
+    table = Table(box=None, header_style="bold")
+    for head in ("name", "alias", "title", "covers"):
+        table.add_column(head)
+    for one in EXPERIMENTS:
+        table.add_row(one.name, one.alias, one.title, " ".join(one.covers))
+    Console().print(table)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this verb."""
+    app.command(help=HELP)(reproduce)

@@ -1,0 +1,128 @@
+"""What an experiment would cost here: interactions, hours by a quick measurement, disk."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dna.experiments.execute import unique
+from dna.experiments.plan import Experiment, Planned
+from dna.experiments.sizes import passes
+from dna.folder import RunFolder
+from dna.presets import family
+from dna.setup import How, build_environments, tune
+from dna.storage import read_json, write_json
+from dna.train import Run
+from dna.tweak import tweak
+
+#: Interactions of a quick measurement.
+ROWS = 1024
+#: Where measured speeds are kept, beside the runs; forgotten after a day.
+SPEEDS, FRESH = "speeds.json", 24 * 3600
+#: Bytes of a checkpoint beyond three float32 per weight; checkpoints that a run keeps.
+BESIDE, KEPT = 4_000_000, 14
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bill."""
+
+    runs: int
+    finished: int
+    interactions: int  # of what is left
+    hours: float | None  # None: not measured
+    gigabytes: float
+    shared: dict[str, int]  # experiment → runs that it has in common with this one
+
+
+def cost(
+    runs: Sequence[Planned],
+    root: Path,
+    others: Sequence[tuple[Experiment, Sequence[Planned]]],
+    measure: Callable[[Planned], float] | None,
+) -> Cost:
+    """Of these runs; `measure` gives interactions per second of one of them."""
+    whole = unique(runs)
+    left = [run for run in whole if not (root / run.digest / "done").is_file()]
+    names = {run.digest for run in whole}
+    shared = {
+        other.name: count
+        for other, theirs in others
+        if (count := len(names & {run.digest for run in theirs}))
+    }
+    return Cost(
+        runs=len(whole),
+        finished=len(whole) - len(left),
+        interactions=sum(run.config.interactions for run in left),
+        hours=None if measure is None else hours(left, measure),
+        gigabytes=sum(map(_bytes, left)) / 1e9,
+        shared=shared,
+    )
+
+
+def hours(runs: Sequence[Planned], measure: Callable[[Planned], float]) -> float:
+    """One run of every kind is measured; others of the kind by their passes over the data."""
+    known: dict[tuple[str, str], tuple[float, float]] = {}
+    total = 0.0
+    for run in runs:
+        kind = family(run.env), run.config.algorithm
+        if kind not in known:
+            known[kind] = 1 / measure(run), passes(run.config)
+        seconds, walked = known[kind]
+        total += run.config.interactions * seconds * passes(run.config) / walked
+    return total / 3600
+
+
+def remembered(root: Path) -> Callable[[Planned], float]:
+    """`rate`, measured once a day for every kind of run."""
+    path = root / SPEEDS
+
+    def speed(run: Planned) -> float:
+        known = read_json(path) if path.is_file() else {}
+        kind = f"{family(run.env)} {run.config.algorithm}"
+        seen = known.get(kind, {})
+        if time.time() - seen.get("when", 0) > FRESH:
+            seen = {"rate": rate(run), "when": time.time()}
+            write_json(path, known | {kind: seen})
+        return float(seen["rate"])
+
+    return speed
+
+
+def rate(run: Planned) -> float:
+    """Interactions per second of two short iterations, the first of which warms up."""
+    config = run.config
+    horizon = max(1, min(config.horizon, ROWS // config.agents))
+    changes: dict[str, object] = {"horizon": horizon, "warm_up": None}
+    batch = horizon * config.agents
+    for phase in config.phases:
+        changes[f"{phase.name}.sgd.minibatch"] = _fitting(batch, phase.sgd.minibatch)
+        if phase.reads == "replay":
+            changes[f"{phase.name}.every"] = 1
+    how = How(tensorboard=False, compile="off")
+    short = tweak(config, **changes, noise=None)
+    env = build_environments(short, 0, 0, how, None)
+    tune(how, env)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            work = Run(short, 0, RunFolder(Path(folder)), env, how)
+            work.iterate()
+            start = time.perf_counter()
+            work.iteration += 1
+            work.iterate()
+            return batch / (time.perf_counter() - start)
+    finally:
+        env.close()
+
+
+def _fitting(batch: int, wanted: int) -> int:
+    return max(n for n in range(1, min(batch, wanted) + 1) if batch % n == 0)
+
+
+def _bytes(run: Planned) -> float:
+    """Checkpoints of a run: weights and two moments each, and the environments."""
+    images = run.config.env.atari is not None
+    weights = 3.5e6 if images or run.config.env.procgen is not None else 3e5
+    snapshot = 100_000 * run.config.agents if images else 0
+    return KEPT * (12 * weights + BESIDE + snapshot)

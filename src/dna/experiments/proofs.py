@@ -1,0 +1,185 @@
+"""Claims that are mathematics: each function computes one and says what came out.
+
+They are small demonstrations for the verdicts; the suite has the thorough tests.
+"""
+
+import math
+import statistics
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dna.noise_scale import Estimate, NoiseScale
+from dna.phases import clipped_surrogate, squared_error
+from dna.returns import advantage, td_lambda
+from dna.scores import atari57_median, games, paper_table, subset
+from dna.statistics import RewardNormalizer
+
+Proof = tuple[bool, str]
+
+
+def n_step_variance_and_bias() -> Proof:
+    """NSTEP^(γ,k) in a chain of noisy rewards under a wrong V: variance rises, bias falls."""
+    rng, gamma, steps = np.random.default_rng(0), 0.9, (1, 2, 4, 8, 16)
+    reward = 1.0 + rng.normal(size=(4000, 64))
+    truth, guess = 1 / (1 - gamma), 0.5 / (1 - gamma)
+    found = []
+    for k in steps:
+        weights = gamma ** np.arange(k)
+        returns = reward[:, :k] @ weights + gamma**k * guess
+        found.append((float(returns.var()), abs(float(returns.mean()) - truth)))
+    rising = all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(found))
+    first, last = found[0], found[-1]
+    text = f"k = 1 to 16: variance {first[0]:.1f} → {last[0]:.1f}"
+    return rising, f"{text}, bias {first[1]:.1f} → {last[1]:.1f}"
+
+
+def gae_is_td_lambda() -> Proof:
+    """Â = TD^(γ,λ) − V against the recursion of GAE, for random ends of episodes."""
+    worst = 0.0
+    for seed, gamma, lambda_ in (
+        (0, 0.99, 0.95),
+        (1, 0.999, 0.8),
+        (2, 1.0, 0.0),
+        (3, 0.9, 1.0),
+    ):
+        rng = np.random.default_rng(seed)
+        reward, value, future = (torch.from_numpy(rng.normal(size=(50, 4))) for _ in range(3))
+        ends = torch.from_numpy(rng.random((50, 4)) < 0.1)
+        future[:-1] = torch.where(ends[:-1], future[:-1], value[1:])
+        target = td_lambda(reward, future, ends, ends, gamma=gamma, lambda_=lambda_)
+        last, expected = torch.zeros(4, dtype=torch.float64), torch.empty_like(reward)
+        for t in reversed(range(50)):
+            alive = (~ends[t]).double()
+            delta = reward[t] + gamma * alive * future[t] - value[t]
+            expected[t] = last = delta + gamma * lambda_ * alive * last
+        worst = max(worst, float((advantage(target, value) - expected).abs().max()))
+    return worst < 1e-10, f"largest difference {worst:.1e}"
+
+
+def targets_from_advantages() -> Proof:
+    """Advantage + V is TD^(γ,λ_π): targets built so have λ_V = λ_π."""
+    rng = np.random.default_rng(0)
+    reward, value, future = (torch.from_numpy(rng.normal(size=(32, 4))) for _ in range(3))
+    ends = torch.zeros(32, 4, dtype=torch.bool)
+    same, other = (
+        td_lambda(reward, future, ends, ends, gamma=0.99, lambda_=x) for x in (0.8, 0.95)
+    )
+    built = advantage(same, value) + value
+    zero = float((built - same).abs().max())
+    apart = float((built - other).abs().max())
+    return zero < 1e-12 < apart, f"difference {zero:.1e} to λ_π's target, {apart:.2f} to λ_V's"
+
+
+def pooled_targets_give_their_mean() -> Proof:
+    """The minimum of a pooled squared error is the mean of the targets."""
+    targets = torch.from_numpy(np.random.default_rng(0).normal(size=(32, 10)))
+    v = torch.zeros(10, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.SGD([v], lr=2.0)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss = squared_error(v.expand(32, 10), targets, torch.ones(32, dtype=torch.float64))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    error = float((v.detach() - targets.mean(0)).abs().max())
+    return error < 1e-6, f"distance from the mean of 32 targets {error:.1e}"
+
+
+def entropy_is_not_clipped() -> Proof:
+    """Where every ratio is clipped, the surrogate has no gradient but the bonus has."""
+    logits = torch.tensor([[2.0, 0.0, -1.0]], requires_grad=True)
+    ratio = (logits.log_softmax(-1)[:, 0] + 5.0).exp()  # far beyond 1 + ε
+    surrogate = clipped_surrogate(ratio, torch.ones(1), 0.2).sum()
+    (clipped,) = torch.autograd.grad(surrogate, logits, retain_graph=True)
+    entropy = -(logits.softmax(-1) * logits.log_softmax(-1)).sum()
+    (bonus,) = torch.autograd.grad(entropy, logits)
+    good = float(clipped.abs().max()) == 0 and float(bonus.abs().max()) > 0
+    return good, f"|∇ surrogate| = 0, |∇ entropy| = {float(bonus.norm()):.2f}"
+
+
+def subset_predicts_median() -> Proof:
+    """Atari-5 against the median of 57 games, for the paper's own five columns of scores."""
+    errors = []
+    for name, columns in (("hard", ("dna", "ppo")), ("easy", ("dna", "ppo", "rainbow"))):
+        rows = paper_table(f"atari57_{name}")
+        for column in columns:
+            scores = {row["game"]: float(row[column]) for row in rows if row[column]}
+            if set(games("Atari-57")) <= set(scores):
+                few = {game: scores[game] for game in games("Atari-5")}
+                errors.append(abs(subset("Atari-5", few) / atari57_median(scores) - 1))
+    mean = statistics.fmean(errors)
+    return mean < 0.2, f"mean relative error {100 * mean:.1f} % over {len(errors)} columns"
+
+
+def frames_and_interactions() -> Proof:
+    """200 million frames at four frames an action."""
+    return 200_000_000 // 4 == 50_000_000, "50 million interactions"
+
+
+def _returns(spread: float) -> npt.NDArray[np.float64]:
+    """Discounted returns of normalized rewards, 16 agents, once the statistics have settled."""
+    rng, gamma, steps = np.random.default_rng(0), 0.99, 4000
+    normalizer = RewardNormalizer(16, gamma, clip=5.0)
+    running, seen = np.zeros(16), []
+    for _ in range(steps):
+        raw = (spread * (rng.random(16) < 0.1) * rng.normal(1, 1, 16)).astype(np.float32)
+        done = rng.random(16) < 0.005
+        reward = normalizer(raw, done, np.ones(16, np.bool_))
+        running = reward + gamma * running
+        seen.append(running.copy())
+        running[done] = 0.0
+    return np.array(seen[steps // 2 :])
+
+
+def returns_have_unit_variance() -> Proof:
+    """Rewards of any size, normalized: the variance of discounted returns is about one."""
+    found = [float(_returns(spread).var()) for spread in (0.01, 1.0, 100.0)]
+    good = all(0.8 < one < 1.25 for one in found)
+    return good, "variance " + ", ".join(f"{one:.2f}" for one in found)
+
+
+def repetitions_end() -> Proof:
+    """ε-greedy with ε = 0.01 and 18 actions: chance of 1,000 equal actions in a row."""
+    chance = (1 - 0.01 * 17 / 18) ** 1000
+    return chance < 1e-3, f"{chance:.1e} for 1,000 repetitions at ε = 0.01"
+
+
+def noise_estimators() -> Proof:
+    """|𝒢|² and 𝒮 on samples with a known gradient and covariance."""
+    found = _known(300, samples=16)
+    words, good = [], True
+    for name, truth in (("g2", 25.0), ("s", 4.0)):
+        values = [getattr(one, name) for one in found]
+        error = statistics.stdev(values) / math.sqrt(len(values))
+        good &= abs(statistics.fmean(values) - truth) < 4 * error
+        words.append(f"{statistics.fmean(values):.3f} ± {error:.3f} (true {truth:g})")
+    return good, f"|𝒢|² {words[0]}, 𝒮 {words[1]}"
+
+
+def smoothing_reduces() -> Proof:
+    """The scatter of B_simple with few and many small batches, and with smoothing."""
+    few, many = _known(200, samples=2), _known(200, samples=16)
+    scale = NoiseScale(0.9)
+    rows = {
+        "2 samples": [one.s / one.g2 for one in few],
+        "16 samples": [one.s / one.g2 for one in many],
+        "smoothed": [r.s / r.g2 for r in map(scale.update, many)][20:],
+    }
+    spread = {name: statistics.stdev(values) for name, values in rows.items()}
+    good = spread["16 samples"] < spread["2 samples"]
+    good &= spread["smoothed"] <= 1.02 * spread["16 samples"]
+    return good, "scatter: " + ", ".join(f"{k} {v:.3f}" for k, v in spread.items())
+
+
+def _known(repeats: int, samples: int) -> list[Estimate]:
+    rng, found = np.random.default_rng(0), []
+    for _ in range(repeats):
+        x = np.array([3.0, 4.0]) + rng.normal(size=(1024, 2)) * np.sqrt([1.0, 3.0])
+        big = x.mean(0)
+        small = [x[rng.choice(1024, 32, replace=False)].mean(0) for _ in range(samples)]
+        squares = tuple(float(g @ g) for g in small)
+        along = tuple(float(g @ big) for g in small)
+        found.append(Estimate(32, 1024, float(big @ big), squares, along))
+    return found

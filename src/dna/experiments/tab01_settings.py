@@ -1,0 +1,44 @@
+"""Tables 1 to 3: settings; and the claims that are mathematics or construction.
+
+There is nothing to train: presets are compared with the tables, identities are computed.
+"""
+
+from dna.experiments import construction, proofs
+from dna.experiments.plan import Experiment
+from dna.experiments.verdicts import identity, not_tested
+
+EXPERIMENT = Experiment(
+    name="tab01",
+    alias="settings",
+    title="Settings tables, identities and construction",
+    covers=("tab:main_hps", "tab:ppg_hps", "tab:env_settings"),
+    checks={
+        "C004": identity(proofs.n_step_variance_and_bias),
+        "C005": identity(construction.stored_states),
+        "C020": identity(construction.networks_are_apart),
+        "C021": identity(proofs.gae_is_td_lambda),
+        "C022": identity(proofs.targets_from_advantages),
+        "C024": identity(construction.student_can_be_teacher),
+        "C026": identity(construction.distillation_moves_the_policy_only),
+        "C027": identity(proofs.pooled_targets_give_their_mean),
+        "C029": identity(construction.phases_read_the_rollout),
+        "C030": identity(proofs.subset_predicts_median),
+        "C031": not_tested("the coarse search over mini-batch sizes is not run again"),
+        "C032": not_tested("the coarse search over mini-batch sizes is not run again"),
+        "C033": identity(proofs.frames_and_interactions),
+        "C034": identity(construction.parameter_counts),
+        "C060": identity(proofs.entropy_is_not_clipped),
+        "C062": not_tested("value clipping is no setting of this package"),
+        "C064": identity(proofs.returns_have_unit_variance),
+        "C065": not_tested("rewards that reach the clip are not counted in runs"),
+        "C066": not_tested("runs with and without the penalty are not compared"),
+        "C067": identity(proofs.repetitions_end),
+        "C068": not_tested("runs with and without the warm-up are not compared"),
+        "C069": not_tested("runs with and without the warm-up are not compared"),
+        "C070": identity(construction.actions_cannot_be_seen),
+        "C071": not_tested("a mini-batch of 256 for value and distillation is not run"),
+        "C072": identity(construction.table_1_is_the_preset),
+        "C073": identity(construction.table_3_is_the_preset),
+        "C083": identity(proofs.gae_is_td_lambda),
+    },
+)

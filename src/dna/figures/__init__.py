@@ -1,0 +1,1 @@
+"""Figures of the paper from results of ours, as PNG bytes; the caller writes them."""

@@ -1,0 +1,167 @@
+"""The noise scale of a saved run, phase by phase, and what it means for mini-batch sizes.
+
+The newest checkpoint collects rollouts of its own, in memory; every phase is measured on each
+of them at the weights as they are, and nothing in the run's folder changes.
+"""
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dna import checkpoint
+from dna.batch import Experience
+from dna.config import AnyPhase, Config
+from dna.errors import BadInput, DnaError
+from dna.estimate import estimate
+from dna.folder import RunFolder
+from dna.gradients import Sizes
+from dna.noise_scale import Estimate, Reading, pooled
+from dna.phases import freeze
+from dna.probe import measure
+from dna.randomness import generator
+from dna.setup import How, build_environments, tune
+from dna.train import Run
+from dna.tweak import digest
+
+#: A mini-batch within this factor of B_simple is left alone: gain and cost even out around it.
+NEAR = 4.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One phase: its noise, its mini-batch, and what to do."""
+
+    phase: str
+    sigma: float | None
+    b_simple: float | None
+    low: float  # 95 % of B_simple
+    high: float | None  # None: not bounded
+    g2: float
+    s: float
+    sigma_authors: float | None
+    minibatch: int
+    advice: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def noise_of(
+    path: Path,
+    rollouts: int,
+    sizes: Sizes,
+    how: How | None = None,
+    told: Callable[[int], None] = lambda done: None,
+) -> list[Finding]:
+    """Measure every phase of a run's newest checkpoint over so many rollouts."""
+    with opened(path, how) as run:
+        found, phases = _measure(run, rollouts, sizes, told), run.config.phases
+        batch = run.config.batch
+    return [finding(phase, pooled(found[phase.name]), batch) for phase in phases]
+
+
+@contextmanager
+def opened(path: Path, how: How | None = None) -> Iterator[Run]:
+    """A run at its newest checkpoint, in memory: its folder is read and not written."""
+    how = how or How(compile="off")
+    config, seed = RunFolder.of(path).read()
+    saved = checkpoint.latest(path, digest(config, seed))
+    if saved is None:
+        raise BadInput(f"{path}: has no checkpoint yet; train on, or wait for its first one")
+    env = build_environments(config, seed, saved.resumes + 1, how, None)
+    tune(how, env)
+    try:
+        with tempfile.TemporaryDirectory() as elsewhere:
+            run = Run(config, seed, RunFolder(Path(elsewhere)), env, how)
+            checkpoint.restore(saved, run.parts())
+            run.iteration = saved.iteration
+            yield run
+    finally:
+        env.close()
+
+
+def _measure(
+    run: Run, rollouts: int, sizes: Sizes, told: Callable[[int], None]
+) -> dict[str, list[Estimate]]:
+    found: dict[str, list[Estimate]] = {phase.name: [] for phase in run.config.phases}
+    run.replay.clear()
+    for number in range(rollouts):
+        rollout = run.collector.collect(run.iteration + number, run.clock)
+        experience, _ = estimate(rollout, run.networks, run.config.returns)
+        run.replay.add(experience)
+        for phase in run.config.phases:
+            data = experience
+            if phase.reads == "replay":
+                if number < rollouts - 1:
+                    continue  # once, over all that was collected
+                data = run.replay.experience(len(run.replay.rollouts))
+            found[phase.name].append(one_estimate(run, phase, data, sizes, number))
+        told(number + 1)
+    return found
+
+
+def one_estimate(
+    run: Run, phase: AnyPhase, data: Experience, sizes: Sizes, number: int
+) -> Estimate:
+    """A phase's noise on this data, at the weights as they are."""
+    networks = run.networks
+    data = data.to(networks.device)
+    data = data.with_columns(freeze(phase, networks, data))
+    progress = run.collector.scores.interactions / run.config.interactions
+    rng = generator(run.seed, f"noise_report/{phase.name}", number)
+    return measure(phase, networks, data, progress, sizes, rng)
+
+
+def finding(phase: AnyPhase, reading: Reading, batch: int) -> Finding:
+    """A phase's noise and the advice that follows from it."""
+    low, high = reading.interval
+    return Finding(
+        phase=phase.name,
+        sigma=reading.sigma,
+        b_simple=reading.b_simple,
+        low=low,
+        high=high,
+        g2=reading.g2,
+        s=reading.s,
+        sigma_authors=reading.authors_sigma,
+        minibatch=phase.sgd.minibatch,
+        advice=advice(phase, reading, batch),
+    )
+
+
+def advice(phase: AnyPhase, reading: Reading, batch: int) -> str:
+    """What B_simple says about the phase's mini-batch."""
+    rows = batch * (phase.every if phase.reads == "replay" else 1)
+    now, key = phase.sgd.minibatch, f"{phase.name}.sgd.minibatch"
+    if reading.b_simple is None:
+        return f"noise drowns the gradient: measure more rollouts, or let {key} be {rows}"
+    wanted = max(reading.b_simple, 2.0)
+    best = nearest_divisor(rows, wanted)
+    if now < wanted / NEAR:
+        text = f"noisy steps: try {key}={best}" if best > now else "noisy steps"
+        if wanted > rows:
+            text += f"; even all {rows:,} rows are fewer than B_simple: more agents, or less λ"
+        return text
+    if now > wanted * NEAR and best < now:
+        return f"smaller mini-batches would cost nothing: try {key}={best}"
+    return f"{now} is about right"
+
+
+def nearest_divisor(rows: int, wanted: float) -> int:
+    """The mini-batch that divides the rows and is nearest to what is wanted, as a ratio."""
+    small = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
+    divisors = [n for n in {*small, *(rows // n for n in small)} if n >= 2]
+    return min(divisors, key=lambda n: (abs(math.log(n / wanted)), n))
+
+
+def check_sizes(config: Config, sizes: Sizes) -> None:
+    """Refuse before anything is built what no rollout of this run could give."""
+    try:
+        sizes.check(config.batch)
+    except DnaError as error:
+        raise BadInput(f"{error} (a rollout has {config.batch} rows)") from None

@@ -1,0 +1,114 @@
+"""Every experiment of the paper from beginning to end, at the scale of seconds."""
+
+import json
+
+import pytest
+
+from dna.cli import main
+from dna.experiments import EXPERIMENTS, experiment
+from dna.experiments.plan import planned
+from dna.folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("reproduce")
+
+
+def words(root):
+    return ["--runs", str(root / "runs"), "--out", str(root / "out")]
+
+
+@pytest.mark.parametrize("one", EXPERIMENTS, ids=lambda one: one.alias)
+def test_an_experiment_runs_draws_and_judges(one, root, capsys):
+    assert main(["reproduce", one.alias, "--scale", "smoke", "--json", *words(root)]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["missing"] == 0
+    assert {row["id"] for row in tree["verdicts"]} == set(one.checks)
+    folder = root / "out" / f"{one.name}-smoke"
+    for name in (*tree["figures"], *tree["tables"], "experiment.json"):
+        assert (folder / name).stat().st_size > 0
+    scored = any(run["score"] is not None for run in tree["runs"])  # episodes may be too long
+    assert bool(tree["figures"]) == bool(scored or one.extra)
+    for name in tree["figures"]:
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    for row in tree["verdicts"]:
+        assert row["status"] == "not tested" or row["note"] == "computed, not trained"
+
+
+def test_what_is_finished_is_not_trained_again(root, capsys):
+    arguments = ["reproduce", "main", "--scale", "smoke", *words(root)]
+    assert main(arguments) == 0
+    run = planned(experiment("main"), "smoke")[0]
+    done = root / "runs" / run.digest / "done"
+    before = done.stat().st_mtime_ns
+    assert main(arguments) == 0
+    assert done.stat().st_mtime_ns == before
+    assert "not tested" in capsys.readouterr().out
+
+
+def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
+    """Two tiny runs at small scale, by the pool, in folders that `dna resume` knows."""
+    arguments = ["reproduce", "main", "--scale", "small", "--seeds", "1"]
+    arguments += ["--interactions", "4096", *words(tmp_path)]
+    assert main([*arguments, "--json"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert len(tree["runs"]) == 15
+    assert tree["proxy"] is True
+    assert all(RunFolder(tmp_path / "runs" / run["digest"]).done for run in tree["runs"])
+    assert any(row["note"].startswith("proxy") for row in tree["verdicts"])
+
+
+@pytest.mark.parametrize("one", EXPERIMENTS, ids=lambda one: one.alias)
+def test_a_plan_at_the_papers_size_is_printed(one, root, capsys):
+    arguments = ["reproduce", one.alias, "--scale", "paper", "--plan", *words(root)]
+    assert main(arguments) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    count = len({run.digest for run in planned(one, "paper")})
+    assert f"{count} runs, 0 of them finished" in text
+    if one.studies:
+        assert "hours one after" in text or "days one after" in text
+
+
+def test_a_plan_says_what_is_shared(root, capsys):
+    arguments = ["reproduce", "ablation", "--scale", "paper", "--plan", "--json", *words(root)]
+    assert main(arguments) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert bill["shared"]["fig06"] == 15
+    assert bill["interactions"] == 75 * 50_000_000
+    assert bill["hours"] > 24
+    assert bill["gigabytes"] > 1
+
+
+def test_all_claims_have_a_verdict(root, capsys):
+    assert main(["reproduce", "--claims", "--scale", "smoke", "--json", *words(root)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 138
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert sum(row["status"] == "held" for row in rows) >= 20
+    assert main(["reproduce", "--claims", *words(root)]) == 0
+    assert "138 claims" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fig99"], "no such experiment"),
+        ([], "which experiment"),
+        (["main", "--scale", "huge"], "huge"),
+        (["main", "--seeds", "0"], "seeds"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, said, root, capsys):
+    assert main(["reproduce", *arguments, *words(root)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+def test_experiments_are_listed(capsys):
+    assert main(["list", "experiments"]) == 0
+    text = capsys.readouterr().out
+    for one in EXPERIMENTS:
+        assert one.name in text
+        assert one.alias in text

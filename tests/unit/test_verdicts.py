@@ -1,0 +1,145 @@
+"""Verdicts on results that were made up: each kind of test says what it should."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dna.experiments import EXPERIMENTS, construction, experiment, proofs
+from dna.experiments.output import as_csv, markdown, tables, verdicts
+from dna.experiments.plan import Arm, Experiment, Study, planned
+from dna.experiments.results import Outcome, Results
+from dna.experiments.verdicts import (
+    best,
+    better,
+    every,
+    monotone,
+    similar,
+    small_spread,
+)
+from dna.experiments.worlds import ATARI_5
+
+ARMS = (Arm("good", "tuned.dna"), Arm("bad", "tuned.ppo", "ppo"))
+MADE = Experiment("figXX", "made", "Made up", (), (Study("s", ARMS, ATARI_5, 3),))
+LEVEL = {"good": 20.0, "bad": 10.0}
+
+
+def outcome(run, level):
+    rows = tuple(
+        {"interactions": 1000 * (i + 1), "score": level * (i + 1) / 20 + 0.1 * run.seed}
+        for i in range(20)
+    )
+    return Outcome(run, Path("nowhere"), rows, 10.0)
+
+
+def results(levels=LEVEL, scale="small", seeds=3):
+    runs = [run for run in planned(MADE, scale) if run.seed < seeds]
+    return Results(MADE, scale, tuple(outcome(run, levels[run.arm]) for run in runs))
+
+
+def test_better_needs_an_interval_above_zero():
+    assert better("s", "good", "bad")(results()).status == "held"
+    worse = better("s", "bad", "good")(results())
+    assert (worse.status, worse.note) == ("not held", "the other way round")
+    even = better("s", "good", "bad")(results({"good": 10.0, "bad": 10.0}))
+    assert (even.status, even.note) == ("not held", "the interval includes zero")
+    one = better("s", "good", "bad")(results(seeds=1))
+    assert (one.status, one.note) == ("held", "one seed: direction only")
+    nothing = better("s", "good", "bad")(replace(results(), outcomes=()))
+    assert nothing.status == "not tested"
+
+
+def test_similar_needs_an_interval_within_the_margin():
+    assert similar("s", "good", "bad")(results({"good": 10.1, "bad": 10.0})).status == "held"
+    assert similar("s", "good", "bad")(results()).status == "not held"
+
+
+def test_best_and_spread():
+    assert best("s", "good", ["good", "bad"])(results()).status == "held"
+    second = best("s", "bad", ["good", "bad"])(results())
+    assert (second.status, second.note) == ("not held", "good is first")
+    assert small_spread("s", ["good", "bad"])(results()).status == "not held"
+    assert small_spread("s", ["good", "bad"], 60)(results()).status == "held"
+
+
+def test_every_is_no_better_than_its_worst():
+    good, bad = better("s", "good", "bad"), better("s", "bad", "good")
+    assert every(good, good)(results()).status == "held"
+    assert every(good, bad)(results()).status == "not held"
+    missing = better("s", "good", "bad")
+    assert every(good, missing)(replace(results(), outcomes=())).status == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("values", "sign", "status"),
+    [
+        ([1, 2, 3, 4], 1, "held"),
+        ([4, 3, 2, 1], -1, "held"),
+        ([4, 3, 2, 1], 1, "not held"),
+        ([1, 3, 2, 1], 1, "not held"),
+    ],
+)
+def test_monotone(values, sign, status):
+    check = monotone(lambda results: ([1, 2, 3, 4], values), sign)
+    assert check(results()).status == status
+    assert monotone(lambda results: None, 1)(results()).status == "not tested"
+
+
+def test_smoke_and_proxies_are_said():
+    made = replace(MADE, checks={"C001": better("s", "good", "bad")})
+    smoke = replace(results(scale="smoke", seeds=1), experiment=made)
+    assert verdicts(smoke)["C001"].status == "not tested"
+    small = replace(results(), experiment=made)
+    assert verdicts(small)["C001"].note.startswith("proxy")
+
+
+PROOFS = [
+    value
+    for module in (proofs, construction)
+    for name, value in vars(module).items()
+    if callable(value) and getattr(value, "__module__", "") == module.__name__
+    and not name.startswith("_")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.__name__)
+def test_what_is_mathematics_or_construction_holds(proof):
+    good, effect = proof()
+    assert effect
+    assert good
+
+
+def test_claims_without_runs_are_not_tested_or_computed():
+    for one in EXPERIMENTS:
+        for claim, found in verdicts(Results(one, "small", ())).items():
+            assert found.status in ("held", "not held", "not tested"), claim
+            assert found.note, claim
+            if found.status != "not tested":
+                assert found.note == "computed, not trained", claim
+
+
+def test_tables_have_a_row_for_every_arm():
+    (rows,) = tables(results()).values()
+    assert [row["arm"] for row in rows] == ["good", "bad"]
+    assert float(rows[0]["score"]) > float(rows[1]["score"])
+    assert rows[0]["seeds"] == "3"
+    assert "±" in rows[0]["MinAtar/Breakout-v1"]
+    assert "–" in rows[0]["IQM 95 %"]
+    text = markdown(rows)
+    assert text.splitlines()[0].startswith("| arm | seeds | score")
+    assert len(text.splitlines()) == 4
+    assert as_csv(rows).count("\n") == 3
+
+
+def test_curves_of_games_are_put_together_seed_by_seed():
+    grid, curves = results().total_curve("s", "good")
+    assert curves.shape == (3, len(grid))
+    assert (curves[:, -1] > curves[:, 0]).all()
+
+
+def test_the_papers_numbers_stand_beside_ours():
+    chosen = experiment("ablation")
+    runs = planned(chosen, "small")
+    made = Results(chosen, "small", tuple(outcome(run, 10.0) for run in runs))
+    (rows,) = tables(made).values()
+    assert [row["paper"] for row in rows] == ["252", "226", "195", "191", "81"]

@@ -2,8 +2,9 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 DEMO := runs/demo
+CHROMIUM := /usr/bin/chromium
 
-.PHONY: install demo test test-all worlds slow torture check format peers bench docs clean
+.PHONY: install demo test browser test-all worlds slow torture check format peers bench docs clean
 
 install: .venv/installed
 
@@ -25,7 +26,16 @@ demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluat
 	@echo "  $(BIN)/dna train MinAtar/Asterix-v1 --algo ppo          # the rival on another game"
 	@echo "  $(BIN)/dna show minatar.dna --diff minatar.ppg          # what makes DNA DNA"
 
-test: install  ## everything but the learning runs of minutes
+browser:  ## Debian's Chromium, for the tests of `dna report` and `dna watch`
+	@if [ -x $(CHROMIUM) ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get -qq update >/dev/null; \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends \
+			chromium fonts-liberation fonts-dejavu-core >/dev/null \
+			|| echo "browser: apt-get could not install chromium; tests/browser will be skipped"; \
+	else echo "browser: no $(CHROMIUM); install Debian's chromium to run tests/browser"; fi
+
+test: install browser  ## everything but the learning runs of minutes
 	$(BIN)/python -m pytest -m 'not slow and not worlds'
 
 slow: install  ## the learning runs

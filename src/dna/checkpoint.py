@@ -7,6 +7,7 @@ need no state (`dna.randomness`), and schedules are functions of the interaction
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from dna.networks import Networks
 from dna.probe import Probe
 from dna.replay import COLUMNS, Replay
 from dna.rollout import Collector
+from dna.slashes import arrays_of, numbered, prefixed, under
 from dna.storage import (
     read_folder,
     read_manifest,
@@ -32,6 +34,19 @@ from dna.storage import (
     tensors_from,
     write_folder,
 )
+from dna.strict import parse_json
+
+#: Names of checkpoints; whatever else lies beside them is not ours.
+NAME = re.compile(r"[0-9]{12,}")
+#: What `state.json` holds of a run's progress.
+KINDS = {
+    "iteration": int,
+    "interactions": int,
+    "lengths": dict,
+    "resumes": int,
+    "inexact": list,
+    "setting": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -89,19 +104,19 @@ def learned(parts: Parts) -> dict[str, Tensor]:
             tensors |= {f"optimizer/{phase}/{index}/{k}": v for k, v in slots.items()}
     arrays: dict[str, Array] = {}
     if networks.normalizer is not None:
-        arrays |= _prefixed("observation", networks.normalizer.moments.state())
+        arrays |= prefixed("observation", networks.normalizer.moments.state())
     if collector.reward_normalizer is not None:
-        arrays |= _prefixed("collector/reward", collector.reward_normalizer.state())
+        arrays |= prefixed("collector/reward", collector.reward_normalizer.state())
     return tensors | _as_tensors(arrays)
 
 
 def _tensors(parts: Parts) -> dict[str, Tensor]:
     tensors, collector = learned(parts), parts.collector
-    arrays = _prefixed("collector", collector.state())
+    arrays = prefixed("collector", collector.state())
     if parts.probe is not None:
-        arrays |= _prefixed("noise", parts.probe.state())
+        arrays |= prefixed("noise", parts.probe.state())
     if collector.env.inexact is None:
-        arrays |= _prefixed("env", collector.env.snapshot())
+        arrays |= prefixed("env", collector.env.snapshot())
     for index, rollout in enumerate(parts.replay.rollouts):
         tensors |= {f"replay/{index}/{k}": v for k, v in _rollout_tensors(rollout).items()}
     return tensors | _as_tensors(arrays)
@@ -113,7 +128,8 @@ def _as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 def names(folder: Path) -> list[str]:
     """The run's checkpoints, oldest first."""
-    return sorted(path.name for path in (folder / "checkpoints").glob("[0-9]*"))
+    found = (path.name for path in (folder / "checkpoints").glob("*"))
+    return sorted(name for name in found if NAME.fullmatch(name))
 
 
 def latest(folder: Path, digest: str) -> Saved | None:
@@ -138,44 +154,59 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = ()) -> Saved:
     if about.get("digest") != digest:
         raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
     try:
-        state = json.loads(files["state.json"])
+        state = parse_json(files["state.json"], path / "state.json")
         tensors = tensors_from(files["rank0.safetensors"], str(path))
         if f"{state['interactions']:012d}" != path.name:
             raise StorageFailure(f"{path}: under another name (of {state['interactions']})")
-        return Saved(
-            path=path,
-            iteration=state["iteration"],
-            interactions=state["interactions"],
-            lengths=state["lengths"],
-            resumes=state["resumes"],
-            inexact=state["inexact"],
-            setting=state["setting"],
-            tensors=tensors,
-            rejected=rejected,
-        )
+        progress = {name: _of_kind(state[name], kind) for name, kind in KINDS.items()}
+        progress["lengths"] = _lengths(state["lengths"])
+        return Saved(path=path, tensors=tensors, rejected=rejected, **progress)
     except (KeyError, ValueError, TypeError) as error:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
 
 
+def _of_kind(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{value!r:.40} is no {kind.__name__}")
+    return value
+
+
+def _lengths(value: Any) -> Any:
+    """Of the logs: without them, all would be cut to nothing."""
+    known = isinstance(value, dict) and "metrics.jsonl" in value
+    if not known or not all(isinstance(n, int) and n >= 0 for n in value.values()):
+        raise TypeError("lengths of the logs")
+    return value
+
+
 def restore(saved: Saved, parts: Parts) -> list[str]:
     """Put a checkpoint's state back into a freshly built run; why that is not exact, if so."""
+    try:
+        return _restore(saved, parts)
+    except (RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
+        reason = " ".join(str(error).split())[:120]
+        text = f"{saved.path}: does not fit this run ({reason}); move it away to go on without"
+        raise StorageFailure(text) from error
+
+
+def _restore(saved: Saved, parts: Parts) -> list[str]:
     networks, collector = parts.networks, parts.collector
-    networks.load_state_dict(_under(saved.tensors, "networks"))
-    numbered = _numbered(saved.tensors, "replay")
-    parts.replay.rollouts = [_rollout_from(tensors) for tensors in numbered.values()]
+    networks.load_state_dict(under(saved.tensors, "networks"))
+    rollouts = numbered(saved.tensors, "replay").values()
+    parts.replay.rollouts = [_rollout_from(tensors) for tensors in rollouts]
     for phase, optimizer in parts.optimizers.items():
-        slots = _numbered(saved.tensors, f"optimizer/{phase}")
+        slots = numbered(saved.tensors, f"optimizer/{phase}")
         _check_moments(slots, optimizer, f"{saved.path}: {phase}")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
     if networks.normalizer is not None:
-        networks.normalizer.moments.load(_numpy(_under(saved.tensors, "observation")))
+        networks.normalizer.moments.load(arrays_of(under(saved.tensors, "observation")))
         networks.refresh()
     if parts.probe is not None:
-        parts.probe.load(_numpy(_under(saved.tensors, "noise")))
-    env = _numpy(_under(saved.tensors, "env"))
+        parts.probe.load(arrays_of(under(saved.tensors, "noise")))
+    env = arrays_of(under(saved.tensors, "env"))
     trouble = _restore_env(collector, env)
-    acting = _numpy(_under(saved.tensors, "collector"))
+    acting = arrays_of(under(saved.tensors, "collector"))
     collector.load(acting, same_episodes=trouble is None)
     return [] if trouble is None else [trouble]
 
@@ -211,28 +242,6 @@ def _rollout_tensors(rollout: Experience) -> dict[str, Tensor]:
 
 
 def _rollout_from(tensors: dict[str, Tensor]) -> Experience:
-    frames = _under(tensors, "frames")
+    frames = under(tensors, "frames")
     columns = {name: tensors[name] for name in COLUMNS}
     return Experience(Frames.load(frames) if frames else tensors["obs"], columns)
-
-
-def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    return {f"{prefix}/{name}": array for name, array in arrays.items()}
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    start = prefix + "/"
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-
-
-def _numbered(tensors: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Tensor]]:
-    """`prefix/3/name` → {3: {name: …}}, in order."""
-    groups: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in _under(tensors, prefix).items():
-        index, _, name = key.partition("/")
-        groups.setdefault(int(index), {})[name] = tensor
-    return dict(sorted(groups.items()))
-
-
-def _numpy(tensors: dict[str, Tensor]) -> dict[str, Array]:
-    return {name: tensor.numpy() for name, tensor in tensors.items()}

@@ -3,7 +3,9 @@
 They stand alone so that a test can fail, cut short or crash every single one of them.
 """
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 #: What a test may put something else in the place of.
@@ -29,8 +31,8 @@ def create(path: Path) -> int:
 
 def append_to(path: Path) -> int:
     """A descriptor that writes at the end; a link is an error, wherever it leads."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    return os.open(path, flags, 0o666)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    return _plain(os.open(path, flags, 0o666))
 
 
 def write(fd: int, data: bytes | bytearray | memoryview) -> int:
@@ -75,8 +77,17 @@ def rmdir(path: Path) -> None:
 
 def read(path: Path, limit: int) -> bytes:
     """A whole file, not a link, of at most this many bytes; beyond it, `OverflowError`."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    fd = _plain(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
     with os.fdopen(fd, "rb") as file:
         if os.fstat(fd).st_size > limit:
             raise OverflowError(path)
         return file.read()
+
+
+def _plain(fd: int) -> int:
+    """The descriptor, if it is of a plain file: a pipe or device could keep us waiting."""
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a plain file")

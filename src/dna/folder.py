@@ -5,7 +5,7 @@ machine.json   versions, hardware, threads        episodes.csv   one line per ep
 checkpoints/   state, newest last                 timings.jsonl  wall-clock split
 policy/        the final, self-contained policy   tensorboard/   event files
 done           the result, once the run is over
-run.lock       held while the run is training     eval.json, curve.png, episode.mp4
+run.lock       held while the run is training     eval.json, curve.png, episode.mp4, report.html
 nonfinite.safetensors, hang.txt                   what a run that failed has left to look at
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from dna.complaints import quoted
 from dna.config import Config, json_tree
-from dna.errors import BadInput
+from dna.errors import BadInput, StorageFailure
 from dna.storage import read, read_json, remove, write_json
 from dna.tweak import digest, from_tree
 
@@ -25,6 +25,7 @@ OWN = [
     "eval.json",
     "curve.png",
     "episode.mp4",
+    "report.html",
     "nonfinite.safetensors",
     "hang.txt",
     "policy",
@@ -97,7 +98,14 @@ class RunFolder:
 
     def read(self) -> tuple[Config, int]:
         """(configuration, seed) of this run."""
-        return read_config(self.path / "config.json")
+        path = self.path / "config.json"
+        config, seed = read_config(path)
+        if read_json(path)["digest"] != digest(config, seed):
+            raise BadInput(
+                f"{path}: was changed after the run began; undo that, or begin another run "
+                f"with `dna train ENV_ID --config {path}`"
+            )
+        return config, seed
 
     def write_machine(self, tree: dict[str, Any]) -> None:
         """Write `machine.json`."""
@@ -115,7 +123,11 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run."""
-        tree: dict[str, Any] | None = read_json(self.path / "done") if self.done else None
+        if not self.done:
+            return None
+        tree: Any = read_json(self.path / "done")
+        if not isinstance(tree, dict) or not {"interactions", "score"} <= set(tree):
+            raise StorageFailure(f"{self.path / 'done'}: damaged; delete it, then `dna resume`")
         return tree
 
     def finished(self, config: Config, seed: int) -> dict[str, Any] | None:

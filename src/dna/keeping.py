@@ -3,6 +3,7 @@
 Kept are the newest three, the best score, and the first of every tenth of the run.
 """
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dna import checkpoint
+from dna.config import Config
 from dna.errors import StorageFailure
-from dna.storage import read_json, remove, set_aside, sweep
+from dna.storage import read, read_json, remove, set_aside, sweep
 
 #: Newest checkpoints to keep, and how often saving may fail before the run gives up.
 NEWEST, TRIES = 3, 3
@@ -96,11 +98,46 @@ class Keeper:
     def forget(self) -> None:
         """Delete the checkpoints that need not be kept; one that stays does no harm."""
         marks: dict[str, Mark] = {}
-        try:
-            for name in checkpoint.names(self.folder.parent):
+        for name in checkpoint.names(self.folder.parent):
+            try:
                 state = read_json(self.folder / name / "state.json")
                 marks[name] = Mark(int(name), state["score"], state["replay"])
+            except (StorageFailure, KeyError, TypeError) as error:
+                warnings.warn(f"{name} stays: {error}", RuntimeWarning, stacklevel=2)
+        try:
             for name in marks.keys() - kept(marks, self.total):
                 remove(self.folder / name)
-        except (StorageFailure, KeyError, TypeError) as error:
+        except StorageFailure as error:
             warnings.warn(f"old checkpoints stay: {error}", RuntimeWarning, stacklevel=2)
+
+
+def check_nothing_lost(folder: Path, config: Config, every: int | None) -> None:
+    """Before a run without a checkpoint starts over: should it have had one?
+
+    A run that was ended before its first checkpoint has nothing to lose. One whose metrics go
+    beyond that, or that has put damaged ones aside, is not thrown away without being told.
+    """
+    damaged = next((folder / "checkpoints").glob("damaged-*"), None)
+    reached = last_interactions(folder / "metrics.jsonl")
+    first = every or max(config.interactions // 10, 1)
+    due = first + config.batch * (config.replay_length + 1)  # PPG waits for an empty replay
+    if damaged is not None or due <= reached < config.interactions:
+        raise StorageFailure(
+            f"{folder}: its metrics reach {reached:,} interactions, but it has no checkpoint "
+            "that could be used; put its checkpoints back, or start over with --restart"
+        )
+    if reached:
+        text = f"{folder}: no checkpoint yet, starting over"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def last_interactions(path: Path) -> int:
+    """How far a metrics file goes; 0 if there is none to read."""
+    if not path.is_file():
+        return 0
+    for line in reversed(read(path).splitlines()):
+        try:
+            return int(json.loads(line)["interactions"])
+        except (ValueError, KeyError, TypeError):
+            continue  # half a line
+    return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dna import disk
 from dna.errors import StorageFailure
-from dna.storage import make_folder, reported
+from dna.storage import make_folder, read, reported
 
 #: How often in a row the disk may refuse before the run gives up.
 PATIENCE = 3
@@ -30,6 +30,14 @@ class AppendLog:
             self.length = min(keep, there)
             if there > self.length:
                 disk.truncate(self._fd, self.length)
+
+    def whole_lines(self) -> None:
+        """Of a text that somebody cut: leave out half a line at its end."""
+        if self.missing:
+            end = read(self.path).rfind(b"\n") + 1
+            with reported(self.path):
+                disk.truncate(self._fd, end)
+            self.length = end
 
     def write(self, line: str) -> None:
         """Append one line, once the log is flushed."""

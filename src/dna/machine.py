@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,10 @@ def describe(device: torch.device, env_threads: int | None) -> dict[str, Any]:
 def setting(device: torch.device) -> dict[str, Any]:
     """What the last bits of a run depend on, beside its configuration and seed."""
     found = versions()
-    known = ("torch", "numpy", "gymnasium", "minatar", "ale-py", "mujoco", "envpool")
+    known = ("ppo-dna", "torch", "numpy", "gymnasium", "minatar", "ale-py", "mujoco", "envpool")
     return {
         **{name: found[name] for name in known},
+        "python": platform.python_version(),
         "device": str(device),
         "cpu": _cpu(),
         "torch threads": torch.get_num_threads(),
@@ -69,6 +71,13 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         for name, value in now.items()
         if before.get(name) != value
     ]
+
+
+def said(reasons: list[str]) -> list[str]:
+    """Reasons why a resumed run is not exact, after telling the user."""
+    for reason in reasons:
+        warnings.warn(f"not exact from here on: {reason}", RuntimeWarning, stacklevel=3)
+    return reasons
 
 
 def _cpu() -> str:

@@ -88,6 +88,8 @@ class Files:
         """`lengths`: cut the files back to a checkpoint; None: start them anew."""
         keep = lengths or {}
         self.logs = {name: AppendLog(folder / name, keep.get(name, 0)) for name in self.NAMES}
+        for log in self.logs.values():
+            log.whole_lines()
         if not keep:
             self.logs["episodes.csv"].write("interactions,agent,score,length")
 

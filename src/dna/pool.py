@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from dna.config import Config
-from dna.errors import DnaError, Preempted
+from dna.errors import BadInput, DnaError, Preempted
 from dna.folder import RunFolder
 from dna.signals import stop_signals
 
@@ -143,7 +143,8 @@ def _close(task: Task) -> None:
     task.state = "done" if code == 0 else "stopped" if code == Preempted.exit_code else "failed"
     if task.state == "failed":
         task.words = lines[-1].removeprefix("dna: ") if lines else f"ended with {code}"
-        if task.begun and not task.interactions:  # as if it had never been asked for
+        if code == BadInput.exit_code and task.begun and not task.interactions:
+            # As if it had never been asked for; other failures leave evidence to look at.
             RunFolder(task.folder).clear()
 
 

@@ -33,6 +33,10 @@ def stop_signals() -> Iterator[Stop]:
 
     names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    # nohup has a hang-up ignored: then it is not for the run either.
+    numbers = [
+        n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN
+    ]
     try:
         old = {number: signal.signal(number, handle) for number in numbers}
     except ValueError:  # not the main thread: signals are not ours to handle

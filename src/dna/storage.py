@@ -21,9 +21,10 @@ from torch import Tensor
 
 from dna import disk
 from dna.errors import StorageFailure
+from dna.strict import JSON_LIMIT, parse_json
 
-#: A JSON file of ours is small; a larger one is not ours. Nor is a folder with a file beyond.
-JSON_LIMIT, FILE_LIMIT = 16 * 2**20, 2**36
+#: A folder with a larger file is not ours.
+FILE_LIMIT = 2**36
 #: Of `manifest.json`.
 FORMAT = 2
 PARTIAL = ".partial-"
@@ -146,24 +147,7 @@ def read(path: Path, limit: int = FILE_LIMIT) -> bytes:
 
 def read_json(path: Path) -> Any:
     """A JSON file of ours: not too large, nor too deep, and no name twice."""
-    try:
-        return json.loads(read(path, JSON_LIMIT), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        text = str(error) if isinstance(error, _Twice) else "not JSON"
-        raise StorageFailure(f"{path}: {text}") from error
-
-
-class _Twice(ValueError):
-    """A name that an object has twice."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _Twice(f"{twice[:60]!r} is given twice")
-    return found
+    return parse_json(read(path, JSON_LIMIT), path)
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:

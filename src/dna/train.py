@@ -20,9 +20,9 @@ from dna.estimate import estimate
 from dna.faults import check_finite, dumped
 from dna.flat import FlatWeights
 from dna.folder import RunFolder
-from dna.keeping import Keeper
+from dna.keeping import Keeper, check_nothing_lost
 from dna.lock import check_unlocked, locked
-from dna.machine import changes, describe, setting
+from dna.machine import changes, describe, said, setting
 from dna.metrics import Files, Pace, Sink
 from dna.optimise import due, run_phase
 from dna.policy import save_policy
@@ -66,6 +66,8 @@ def train(
         seen = checkpoint.names(path)
         old = folder.exists and not how.restart
         saved = checkpoint.latest(path, digest(config, seed)) if old else None
+        if old and saved is None:
+            check_nothing_lost(path, config, how.checkpoint_every)
         resumes = saved.resumes + 1 if saved else 0
         with watch:
             env = build_environments(config, seed, resumes, how, source)
@@ -134,11 +136,11 @@ class Run:
             self.folder.begin(self.config, self.seed)
             self.files = Files(self.folder.path)
         else:
-            self.inexact = [*saved.inexact, *checkpoint.restore(saved, self.parts())]
-            self.inexact += changes(saved.setting, self._setting())
+            new = checkpoint.restore(saved, self.parts())
+            new += changes(saved.setting, self._setting())
             self.iteration = saved.iteration
             self.files = Files(self.folder.path, saved.lengths)
-            self.inexact += self.files.missing()
+            self.inexact = [*saved.inexact, *said([*new, *self.files.missing()])]
         if not self.how.tensorboard:
             return [self.files]
         step, lengths = self.collector.scores.interactions, saved.lengths if saved else {}

@@ -201,12 +201,14 @@ SAVED = {
     "Collector.elapsed": "collector/now/elapsed",
     "Collector.resetting": "collector/now/resetting",
     "Replay.rollouts": "replay/",
+    "Run.probe": "noise/",
 }
 
 
 def test_every_attribute_is_saved_or_has_a_reason(tmp_path):
-    penalty = {"repeat_penalty": {"amount": 0.25, "after": 3}}
-    config = tiny("ppg", interactions=768, **penalty)
+    more = {"repeat_penalty": {"amount": 0.25, "after": 3}}
+    more |= {"noise": {"every": 2, "b_small": 8, "samples": 2}}
+    config = tiny("ppg", interactions=768, **more)
     stopped(tmp_path, config, iteration=4)  # an odd one: the replay is not empty
     folder = tmp_path / "checkpoints" / checkpoint.names(tmp_path)[-1]
     tensors = tensors_from((folder / "rank0.safetensors").read_bytes(), "test")

@@ -44,7 +44,7 @@ EXHIBITS = [
     Exhibit(
         "checkpoint lacks the optimizers",
         "checkpoint.py",
-        '        slots = _numbered(saved.tensors, f"optimizer/{phase}")\n',
+        '        slots = numbered(saved.tensors, f"optimizer/{phase}")\n',
         "        slots: dict[int, dict[str, Tensor]] = {}\n",
         CARTPOLE,
     ),
@@ -179,9 +179,9 @@ EXHIBITS = [
     ),
     Exhibit(
         "what a crash left behind is taken for the newest",
-        "storage.py",
-        'PARTIAL = ".partial-"\n',
-        'PARTIAL = "9"\n',
+        "checkpoint.py",
+        "for name in found if NAME.fullmatch(name))\n",
+        "for name in found)\n",
         "tests/reliability/test_keeping.py::test_half_written_checkpoints_are_not_seen",
     ),
     Exhibit(

@@ -137,7 +137,9 @@ def _field(
     family: str, index: int, case: Case, against: Sequence[str]
 ) -> dict[str, Contestant]:
     ours = [sys.executable, "-m", "dna.bench.serve", family, str(index)]
-    found = {"ours": Contestant("ours", ours, WAITING)}
+    found = {
+        "ours": Contestant("ours", ours, {k: os.environ.get(k, v) for k, v in WAITING.items()})
+    }
     for name in case.peers:
         if name in against:
             found[name] = _peer(name, case, family)

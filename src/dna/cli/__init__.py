@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from dna.cli import look, measure, noise, paper, play, run
+from dna.cli import look, measure, noise, paper, play, report, run
 from dna.errors import DnaError
 from dna.signals import stop_signals
 
@@ -55,6 +55,7 @@ look.register(app)
 measure.register(app)
 noise.register(app)
 paper.register(app)
+report.register(app)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -36,7 +36,7 @@ def bench(
 
       dna bench atari --against sb3,cleanrl-style --repeats 5 --out atari.json
     """
-    names = _peers(against)
+    names = _peers(against, family)
     from dna.bench.contest import contest
     from dna.bench.report import figures
     from dna.storage import write_json
@@ -53,14 +53,19 @@ def bench(
         _print(found)
 
 
-def _peers(text: str) -> list[str]:
-    from dna.bench import PEERS
+def _peers(text: str, family: str) -> list[str]:
+    from dna.bench import PEERS, cases
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in PEERS:
             hint = nearest(name, list(PEERS)) or f"; known: {', '.join(PEERS)}"
             raise BadInput(f"--against {quoted(name)}: no such peer{hint}")
+    able = {peer for case in cases(family) for peer in case.peers}
+    for name in names:
+        if name not in able:
+            known = ", ".join(sorted(able))
+            raise BadInput(f"--against {name}: does not do {family}'s work; {known} can")
     return names
 
 

@@ -43,7 +43,8 @@ EnvThreads = Annotated[
     typer.Option(min=1, max=256, help="Environment threads or processes [as fits]"),
 ]
 EnvTimeout = Annotated[
-    float, typer.Option(min=1, help="Seconds of one step before the run is ended (exit 5)")
+    float,
+    typer.Option(min=1, max=10**6, help="Seconds of one step before the run is ended (exit 5)"),
 ]
 Compile = Annotated[
     Literal["auto", "off", "on"],

@@ -18,6 +18,7 @@ def draw_toy(result: ToyResult) -> bytes:
     """L_T1 and L_T2 of the joint and the dual model, mean and standard error over seeds."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator
     except ImportError:
         raise MissingExtra("plotting", "media") from None
     figure = Figure(figsize=(9.0, 3.4), layout="constrained")
@@ -26,6 +27,10 @@ def draw_toy(result: ToyResult) -> bytes:
         _line(axes, result, "dual", task)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0)))
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("$\\sigma_1$, noise of task 1")
         axes.set_ylabel(label)
         axes.grid(alpha=0.25)

@@ -1,0 +1,74 @@
+"""`dna report` and `dna watch`: a run as a page, once or live."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dna.errors import BadInput
+
+
+def report(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of runs, or an experiment's folder"),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page [RUN/report.html; of several runs, report.html]"),
+    ] = None,
+) -> None:
+    """Write one HTML page on runs or an experiment; it needs no network and no account.
+
+    Learning curves, losses, gradient noise, time, settings beside their preset, the machine,
+    evaluation, recorded episodes and checkpoints: what the folders hold, and nothing else.
+
+    Examples:
+
+      dna report runs/3f2a9c01d4e5
+
+      dna report runs/a runs/b runs/c --out report.html
+
+      dna report reproductions/fig04-small --out fig04.html
+    """
+    target = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
+    if target.suffix not in (".html", ".htm"):
+        raise BadInput(f"--out {target}: must end in .html")
+    from dna.report.page import page_of
+    from dna.storage import write
+
+    data = page_of(paths).encode()
+    write(target, data)
+    typer.echo(f"{target}: {len(data) / 1e3:,.0f} kB")
+
+
+def watch(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds its seeds")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one")] = 0,
+) -> None:
+    """Show the page of `dna report` in a browser on this machine, while the run trains.
+
+    Nobody but this machine can reach it. Ctrl-C ends it; the run goes on.
+
+    Examples:
+
+      dna watch runs/3f2a9c01d4e5
+
+      dna watch runs/3f2a9c01d4e5 --port 8000
+    """
+    from dna.report.live import Live, Server
+
+    with Server(Live(run), port) as server:
+        typer.echo(f"{run}: {server.address}  (Ctrl-C ends)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo("")
+
+
+def register(app: typer.Typer) -> None:
+    """Add these verbs."""
+    app.command()(report)
+    app.command()(watch)

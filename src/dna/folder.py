@@ -126,7 +126,7 @@ class RunFolder:
         if not self.done:
             return None
         tree: Any = read_json(self.path / "done")
-        if not isinstance(tree, dict) or not {"interactions", "score"} <= set(tree):
+        if not isinstance(tree, dict) or not {"seed", "score"} <= set(tree):
             raise StorageFailure(f"{self.path / 'done'}: damaged; delete it, then `dna resume`")
         return tree
 

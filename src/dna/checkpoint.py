@@ -132,17 +132,20 @@ def names(folder: Path) -> list[str]:
     return sorted(name for name in found if NAME.fullmatch(name))
 
 
-def latest(folder: Path, digest: str) -> Saved | None:
-    """The newest checkpoint of this very run that verifies; None when it has none at all."""
-    rejected: list[str] = []
-    for name in reversed(names(folder)):
+def latest(folder: Path, digest: str, rejected: tuple[str, ...] = ()) -> Saved | None:
+    """The newest checkpoint of this very run that verifies; None when it has none at all.
+
+    `rejected` are reasons why as many of the newest are out of the question already.
+    """
+    found = names(folder)
+    for name in reversed(found[: len(found) - len(rejected)]):
         try:
-            return load(folder / "checkpoints" / name, digest, tuple(rejected))
+            return load(folder / "checkpoints" / name, digest, rejected)
         except StorageFailure as error:
-            rejected.append(str(error))
+            rejected = (*rejected, str(error))
     if rejected:
         raise StorageFailure(
-            f"{folder}: none of its {len(rejected)} checkpoints is intact ({rejected[0]})"
+            f"{folder}: none of its {len(rejected)} checkpoints can be used ({rejected[0]})"
         )
     return None
 
@@ -185,8 +188,7 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
         return _restore(saved, parts)
     except (RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
         reason = " ".join(str(error).split())[:120]
-        text = f"{saved.path}: does not fit this run ({reason}); move it away to go on without"
-        raise StorageFailure(text) from error
+        raise StorageFailure(f"{saved.path}: does not fit this run ({reason})") from error
 
 
 def _restore(saved: Saved, parts: Parts) -> list[str]:

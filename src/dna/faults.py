@@ -1,7 +1,7 @@
 """What a run writes down about its own end: the batch with a number that is not one."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,16 @@ from dna.errors import NonFinite, StorageFailure
 from dna.storage import tensor_bytes, write
 
 
-def dumped(error: NonFinite, folder: Path, iteration: int) -> NonFinite:
-    """The same error, its batch written to `nonfinite.safetensors`, and what to do next."""
+@contextmanager
+def dumping(folder: Path, iteration: int) -> Iterator[None]:
+    """Whatever is not finite inside is written to `nonfinite.safetensors`, and said where."""
+    try:
+        yield
+    except NonFinite as error:
+        raise _dumped(error, folder, iteration) from error
+
+
+def _dumped(error: NonFinite, folder: Path, iteration: int) -> NonFinite:
     text = f"{error} (iteration {iteration}"
     if error.tensors:
         path = folder / "nonfinite.safetensors"

@@ -111,6 +111,23 @@ class Keeper:
             warnings.warn(f"old checkpoints stay: {error}", RuntimeWarning, stacklevel=2)
 
 
+def restored(
+    saved: checkpoint.Saved, parts: checkpoint.Parts, digest: str
+) -> tuple[checkpoint.Saved, list[str]]:
+    """Go on from this checkpoint, or the newest before it that fits; why it is not exact.
+
+    One that verifies may still not fit, when it was made by hand or by another version.
+    """
+    folder = saved.path.parent.parent
+    while True:
+        try:
+            return saved, checkpoint.restore(saved, parts)
+        except StorageFailure as error:
+            older = checkpoint.latest(folder, digest, (*saved.rejected, str(error)))
+            assert older is not None  # it raises when all are rejected
+            saved = older
+
+
 def check_nothing_lost(folder: Path, config: Config, every: int | None) -> None:
     """Before a run without a checkpoint starts over: should it have had one?
 

@@ -4,7 +4,7 @@ import ctypes
 import operator
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -14,6 +14,9 @@ from dna.envs import Making, Source, VectorEnv, make
 from dna.errors import BadInput
 from dna.networks import Networks
 from dna.randomness import integer
+
+#: Choices that a resumed run takes over unless it is told otherwise.
+REMEMBERED = ("device", "threads", "compile", "checkpoint_every")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,10 @@ class How:
     restart: bool = False  # forget what the folder holds
     tensorboard: bool = True
     compile: Literal["auto", "off", "on"] = "auto"  # steps of small networks
+
+    def asked(self) -> dict[str, Any]:
+        """What the last bits may depend on, for `dna resume` to do it alike."""
+        return {name: getattr(self, name) for name in REMEMBERED}
 
 
 def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.device) -> Networks:

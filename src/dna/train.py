@@ -15,12 +15,12 @@ from dna.config import Config
 from dna.dashboards import TensorBoard
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
-from dna.errors import FolderBusy, NonFinite, Preempted
+from dna.errors import FolderBusy, Preempted
 from dna.estimate import estimate
-from dna.faults import check_finite, dumped
+from dna.faults import check_finite, dumping
 from dna.flat import FlatWeights
 from dna.folder import RunFolder
-from dna.keeping import Keeper, check_nothing_lost
+from dna.keeping import Keeper, check_nothing_lost, restored
 from dna.lock import check_unlocked, locked
 from dna.machine import changes, describe, said, setting
 from dna.metrics import Files, Pace, Sink
@@ -131,12 +131,13 @@ class Run:
     def open(self, saved: checkpoint.Saved | None, resumes: int) -> list[Sink]:
         """Begin the folder, or continue it from a checkpoint; returns its own sinks."""
         self.resumes = resumes
-        self.keeper.begin(saved)
         if saved is None:
+            self.keeper.begin(None)
             self.folder.begin(self.config, self.seed)
             self.files = Files(self.folder.path)
         else:
-            new = checkpoint.restore(saved, self.parts())
+            saved, new = restored(saved, self.parts(), digest(self.config, self.seed))
+            self.keeper.begin(saved)
             new += changes(saved.setting, self._setting())
             self.iteration = saved.iteration
             self.files = Files(self.folder.path, saved.lengths)
@@ -149,12 +150,13 @@ class Run:
 
     def warm_up(self, *, fresh: bool, stop: Stop) -> None:
         """Play the warm-up of a run that begins, and describe the machine."""
-        steps = self.collector.warm_up(stop) if fresh else 0
+        with dumping(self.folder.path, self.iteration):
+            steps = self.collector.warm_up(stop) if fresh else 0
         if stop.asked:  # nothing new was learned, so there is nothing to save
             raise self._stopped(stop)
         machine = describe(self.networks.device, self.how.env_threads)
         machine |= {"resumes": self.resumes, "exact": not self.inexact, "warm_up_steps": steps}
-        self.machine = machine | {"why_not_exact": self.inexact}
+        self.machine = machine | {"why_not_exact": self.inexact, "asked": self.how.asked()}
         self._describe()
 
     def _describe(self) -> None:
@@ -169,10 +171,8 @@ class Run:
         first = self.collector.scores.interactions
         pace = Pace(self.config.interactions, first)
         while self.collector.scores.interactions < self.config.interactions:
-            try:
+            with dumping(self.folder.path, self.iteration):
                 metrics = self.iterate()
-            except NonFinite as error:
-                raise dumped(error, self.folder.path, self.iteration) from error
             row = pace.row(self.iteration, self.collector.scores, metrics, self.clock.take())
             for sink in sinks:
                 sink.write(row)

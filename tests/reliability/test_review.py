@@ -9,20 +9,24 @@ import subprocess
 import sys
 import time
 
+import gymnasium
+import numpy as np
 import pytest
+import safetensors.numpy
 from test_resume import Stopper
 
 from dna import checkpoint
 from dna.cli import main
-from dna.errors import BadInput, Preempted, StorageFailure
+from dna.errors import BadInput, NonFinite, Preempted, StorageFailure
 from dna.folder import RunFolder
 from dna.setup import How
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 from dna.train import train
-from dna.tweak import digest
+from dna.tweak import digest, tweak
 from helpers import tiny
 
 CONFIG = tiny("dna", "CartPole-v1", interactions=768)
+PHASES = ("policy", "value", "distil")
 HOW = How(checkpoint_every=64, tensorboard=False, threads=1)
 
 
@@ -44,12 +48,12 @@ def passed_over(folder, why):
         return resumed(folder)["interactions"]
 
 
-def rewritten(folder, change):
-    """The newest checkpoint with other content and a manifest that fits it."""
-    newest = folder / "checkpoints" / checkpoint.names(folder)[-1]
-    files = read_folder(newest)
+def rewritten(folder, change, name=None):
+    """The newest checkpoint, or this one, with other content and a manifest that fits it."""
+    path = folder / "checkpoints" / (name or checkpoint.names(folder)[-1])
+    files = read_folder(path)
     change(files)
-    write_folder(newest, files, {"digest": digest(CONFIG, 3)})
+    write_folder(path, files, {"digest": digest(CONFIG, 3)})
 
 
 def test_a_run_whose_checkpoints_are_gone_does_not_start_over_by_itself(cut):
@@ -110,16 +114,85 @@ def test_a_bottomless_state_is_passed_over(cut):
     assert passed_over(cut, "not used") == 768
 
 
-@pytest.mark.parametrize("name", ["networks/policy.value_head.bias", "collector/now/elapsed"])
-def test_a_checkpoint_that_does_not_fit_is_one_line(cut, name):
+def without(name):
+    """What takes a tensor out of a checkpoint's files."""
+
     def drop(files):
         tensors = tensors_from(files["rank0.safetensors"], "test")
         del tensors[name]
         files["rank0.safetensors"] = tensor_bytes(tensors)
 
-    rewritten(cut, drop)
-    with pytest.raises(StorageFailure, match="does not fit this run"):
+    return drop
+
+
+@pytest.mark.parametrize("name", ["networks/policy.value_head.bias", "collector/now/elapsed"])
+def test_a_checkpoint_that_does_not_fit_is_passed_over_and_the_run_is_exact(
+    cut, name, tmp_path
+):
+    rewritten(cut, without(name))
+    assert passed_over(cut, "does not fit this run") == 768
+    resumed(tmp_path / "whole")
+    for file in ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors"):
+        assert (cut / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+    assert RunFolder(cut).machine()["exact"]
+
+
+def test_checkpoints_of_which_none_fits_are_one_line_and_stay(cut):
+    before = checkpoint.names(cut)
+    for name in before:
+        rewritten(cut, without("networks/policy.value_head.bias"), name)
+    with pytest.raises(StorageFailure, match=r"none of its \d+ checkpoints can be used"):
         resumed(cut)
+    assert checkpoint.names(cut) == before
+
+
+def test_a_resumed_run_remembers_how_it_was_begun(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    words = ["--threads", "2", "--compile", "off", "--interactions", "128", "--quiet"]
+    sizes = ["horizon=16", "agents=4", *(f"{phase}.sgd.minibatch=64" for phase in PHASES)]
+    assert main(["train", "CartPole-v1", *sizes, "--out", out, *words]) == 0
+    (tmp_path / "run" / "done").unlink()
+    capsys.readouterr()
+    assert main(["resume", out, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""  # nothing is inexact
+    machine = RunFolder(tmp_path / "run").machine()
+    assert (machine["torch_threads"], machine["exact"]) == (2, True)
+    assert machine["asked"]["compile"] == "off"
+
+
+@pytest.mark.parametrize("asked", [3, [], {"threads": 10**9}, {"run": "rm"}, {"device": "a"}])
+def test_nonsense_in_the_memory_of_a_run_is_one_line(cut, asked, capsys):
+    path = cut / "machine.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"asked": asked}))
+    assert main(["resume", str(cut)]) == 6
+    assert "machine.json: damaged" in capsys.readouterr().err
+
+
+class Broken(gymnasium.Env):
+    """Its third observation is not a number."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(3, np.nan if self.steps == 3 else 0, np.float32), 1.0, False, False, {}
+
+
+def test_what_is_not_finite_in_the_warm_up_is_written_down(tmp_path):
+    config = tweak(CONFIG, **{"warm_up": {"low": 5, "high": 9}, "env.id": None})
+    with pytest.raises(NonFinite, match=r"nonfinite\.safetensors") as caught:
+        train(config, 3, tmp_path / "run", how=HOW, source=Broken)
+    assert "observation" in str(caught.value)
+    dump = safetensors.numpy.load_file(tmp_path / "run" / "nonfinite.safetensors")
+    assert any(np.isnan(array).any() for array in dump.values())
 
 
 def test_a_pipe_among_the_files_is_refused_and_not_waited_for(cut):
@@ -171,5 +244,6 @@ def test_peers_that_cannot_do_the_work_are_refused(capsys):
     assert "does not do procgen's work; cleanrl-style can" in capsys.readouterr().err
 
 
-def test_a_timeout_without_end_is_refused(capsys):
-    assert main(["train", "CartPole-v1", "--env-timeout", "inf"]) == 2
+@pytest.mark.parametrize("seconds", ["inf", "nan"])
+def test_a_timeout_without_end_is_refused(seconds, capsys):
+    assert main(["train", "CartPole-v1", "--env-timeout", seconds]) == 2

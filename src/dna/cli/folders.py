@@ -1,10 +1,17 @@
 """Which folder a run goes to, and whether it may."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
 
 from dna.config import Config
-from dna.errors import BadInput
+from dna.errors import BadInput, StorageFailure
+from dna.settings import Count, Frozen
 from dna.tweak import digest
+
+if TYPE_CHECKING:
+    from dna.folder import RunFolder
 
 #: The largest seed, that of `--seed`.
 LAST_SEED = 2**63 - 1
@@ -55,6 +62,24 @@ def check_folder(
     path = folder_of(config, seed, out)
     _check(path, config, seed, restart=restart, resume=resume)
     return path
+
+
+class Asked(Frozen):
+    """How a run was begun, as its `machine.json` remembers it (`dna.setup.REMEMBERED`)."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Annotated[int, Field(ge=1, le=256)] | None = None
+    compile: Literal["auto", "off", "on"] = "auto"
+    checkpoint_every: Count | None = None
+
+
+def remembered(folder: "RunFolder") -> dict[str, Any]:
+    """The choices with which a run was begun; none of an older run."""
+    try:
+        return Asked(**folder.machine().get("asked", {})).model_dump(exclude_none=True)
+    except (ValidationError, TypeError, AttributeError):
+        path = folder.path / "machine.json"
+        raise StorageFailure(f"{path}: damaged; delete it, then `dna resume`") from None
 
 
 def _check(path: Path, config: Config, seed: int, *, restart: bool, resume: bool) -> None:

@@ -1,5 +1,6 @@
 """The options of `dna train` and `dna resume`: how to run, never what."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,7 +31,9 @@ Interactions = Annotated[
     typer.Option("--interactions", "--total-timesteps", min=1, help="Length of the run"),
 ]
 Out = Annotated[Path | None, typer.Option(help="The run's folder [runs/<digest>]")]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute")]
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"] | None, typer.Option(help="Where to compute [auto]")
+]
 CheckpointEvery = Annotated[
     int | None,
     typer.Option(min=1, help="Interactions between checkpoints [a tenth of the run]"),
@@ -42,13 +45,27 @@ EnvThreads = Annotated[
     int | None,
     typer.Option(min=1, max=256, help="Environment threads or processes [as fits]"),
 ]
+
+
+def _number(seconds: float) -> float:
+    """NaN is neither below nor above any limit."""
+    if math.isnan(seconds):
+        raise typer.BadParameter("nan is not a number of seconds")
+    return seconds
+
+
 EnvTimeout = Annotated[
     float,
-    typer.Option(min=1, max=10**6, help="Seconds of one step before the run is ended (exit 5)"),
+    typer.Option(
+        min=1,
+        max=10**6,
+        callback=_number,
+        help="Seconds of one step before the run is ended (exit 5)",
+    ),
 ]
 Compile = Annotated[
-    Literal["auto", "off", "on"],
-    typer.Option(help="Compile the steps of small networks; auto: where it pays"),
+    Literal["auto", "off", "on"] | None,
+    typer.Option(help="Compile the steps of small networks [auto: where it pays]"),
 ]
 Track = Annotated[
     Literal["wandb", "trackio"] | None, typer.Option(help="Also log to this service")

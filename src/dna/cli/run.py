@@ -9,7 +9,7 @@ import typer
 
 from dna.cli import options
 from dna.cli.display import show_progress
-from dna.cli.folders import check_folder, prepare
+from dna.cli.folders import check_folder, prepare, remembered
 from dna.cli.seeds import train_seeds
 from dna.config import Config, json_tree
 from dna.errors import BadInput, StorageFailure
@@ -50,12 +50,12 @@ def train(
     jobs: options.Jobs = None,
     interactions: options.Interactions = None,
     out: options.Out = None,
-    device: options.Device = "auto",
+    device: options.Device = None,
     checkpoint_every: options.CheckpointEvery = None,
     threads: options.Threads = None,
     env_threads: options.EnvThreads = None,
     env_timeout: options.EnvTimeout = 120.0,
-    compile: options.Compile = "auto",
+    compile: options.Compile = None,
     track: options.Track = None,
     project: options.Project = "ppo-dna",
     as_json: options.AsJson = False,
@@ -81,15 +81,16 @@ def train(
 
 
 def _asked(
-    device: str,
+    device: str | None,
     threads: int | None,
     env_threads: int | None,
     checkpoint_every: int | None,
-    compile: str,
+    compile: str | None,
 ) -> dict[str, Any]:
-    """How to run, by the names of `How`."""
+    """How to run, by the names of `How`; what was not said is left out."""
     found = {"device": device, "threads": threads, "env_threads": env_threads}
-    return found | {"checkpoint_every": checkpoint_every, "compile": compile}
+    found |= {"checkpoint_every": checkpoint_every, "compile": compile}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _print_settings(config: Config, seeds: range) -> None:
@@ -115,17 +116,19 @@ def _words(how: dict[str, Any]) -> list[str]:
 
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")],
-    device: options.Device = "auto",
+    device: options.Device = None,
     checkpoint_every: options.CheckpointEvery = None,
     threads: options.Threads = None,
     env_threads: options.EnvThreads = None,
     env_timeout: options.EnvTimeout = 120.0,
-    compile: options.Compile = "auto",
+    compile: options.Compile = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     allow_import: options.AllowImport = False,
 ) -> None:
     """Continue a run from its newest checkpoint, in the same folder.
+
+    Device, threads, compilation and checkpoints are as when it was begun, unless said here.
 
     Example: dna resume runs/3f2a9c01d4e5
     """
@@ -138,6 +141,7 @@ def resume(
         typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
         return
     asked = _asked(device, threads, env_threads, checkpoint_every, compile)
+    asked = remembered(folder) | asked
     how = _how(**asked, allow_import=allow_import, env_timeout=env_timeout)
     _run(config, seed, run, how, quiet=quiet, as_json=as_json, track=(None, ""))
 
@@ -149,7 +153,7 @@ def _how(**how: Any) -> "How":
 
     if how.pop("jobs", None) is not None:
         raise BadInput("--jobs: goes with --seeds")
-    if how["compile"] == "on" and not has_compiler():
+    if how.get("compile") == "on" and not has_compiler():
         raise BadInput("--compile on: needs a C++ compiler (g++ or clang++); or leave it out")
     return How(**how)
 

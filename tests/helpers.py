@@ -1,5 +1,7 @@
 """Small configurations and rollouts that many tests share."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +70,20 @@ def collector(config: Config, source: Any = None, seed: int = 0) -> Collector:
 def bytes_of(folder: Path, *names: str) -> dict[str, bytes]:
     """The content of some of a run's files."""
     return {name: (folder / name).read_bytes() for name in names}
+
+
+class Stopper:
+    """Asks the run to stop when some iterations are over."""
+
+    def __init__(self, *iterations: int) -> None:
+        self.iterations = iterations
+
+    def start(self) -> None:
+        pass
+
+    def write(self, row: Any) -> None:
+        if row.iteration in self.iterations:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self) -> None:
+        pass

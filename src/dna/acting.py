@@ -31,6 +31,7 @@ def make_actor(networks: Networks, agents: int, *, values: bool = False) -> Acto
     """The quicker of the two ways; `values`: with V_π."""
     obs = networks.obs
     plain = obs.kind == "vector" and obs.dtype == "float32" and networks.device.type == "cpu"
+    plain = plain and networks.action.kind != "hybrid"
     layers = networks.policy.encoder.children()
     dense = all(isinstance(m, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for m in layers)
     if plain and dense and agents <= FEW:

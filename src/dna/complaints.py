@@ -28,7 +28,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "vf_coef": ("value_weight",),
 }
 #: Parts of pydantic's locations that are not keys of ours.
-_TAGS = ("number", "linear")
+_TAGS = ("number", "linear", "known", "custom")
 #: Settings that null switches off.
 _MAY_BE_OFF = ("normalize_observation", "normalize_reward", "warm_up", "repeat_penalty")
 

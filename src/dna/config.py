@@ -7,7 +7,7 @@ result (device, threads, where to log) are not here.
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from dna.settings import (
     SGD,
@@ -55,10 +55,22 @@ __all__ = [
 MOST_ROWS = 2**26
 
 
+def _encoder_kind(value: object) -> str:
+    return "custom" if isinstance(value, str) and value.startswith("custom:") else "known"
+
+
+#: One of ours, or one from outside by the name under which it was registered.
+Encoder = Annotated[
+    Annotated[Literal["auto", "mlp", "small", "nature", "impala"], Tag("known")]
+    | Annotated[str, Field(pattern=r"^custom:[A-Za-z_][A-Za-z0-9_]{0,63}$"), Tag("custom")],
+    Discriminator(_encoder_kind),
+]
+
+
 class Network(Frozen):
     """The encoder shared in shape by π and V; heads are linear."""
 
-    encoder: Literal["auto", "mlp", "small", "nature", "impala"] = "auto"
+    encoder: Encoder = "auto"
     channels: Annotated[int, Field(ge=1, le=8)] = 1
     width: Annotated[int, Field(ge=1, le=8192)] | None = None
     depth: Annotated[int, Field(ge=1, le=16)] = 2

@@ -127,8 +127,57 @@ class Gaussian:
         return (log_q - log_p + 0.5 * (spread - 1)).sum(-1)
 
 
+class Hybrid:
+    """Choices and real numbers, independent of each other; choices first in every row.
+
+    Actions are float32: a choice is a small whole number, which a float holds exactly.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], reals: int) -> None:
+        self.choices, self.reals = Categorical(sizes), Gaussian(reals)
+        self.parameters = self.choices.parameters + self.reals.parameters
+
+    def _apart(self, params: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.choices.parameters
+        return params[..., :logits], params[..., logits:]
+
+    def sample(self, params: Tensor, noise: Tensor) -> Tensor:
+        """A draw of each kind."""
+        (logits, normal), (gumbel, standard) = self._apart(params), self._apart(noise)
+        choice = self.choices.sample(logits, gumbel).to(params.dtype)
+        return torch.cat([choice, self.reals.sample(normal, standard)], dim=-1)
+
+    def mode(self, params: Tensor) -> Tensor:
+        """The most likely choices and the means."""
+        logits, normal = self._apart(params)
+        choice = self.choices.mode(logits).to(params.dtype)
+        return torch.cat([choice, self.reals.mode(normal)], dim=-1)
+
+    def draw(self, rng: np.random.Generator, size: tuple[int, ...]) -> npt.NDArray[np.float32]:
+        """Gumbel noise for the logits, then normal noise for the numbers."""
+        parts = [self.choices.draw(rng, size), self.reals.draw(rng, size)]
+        return np.concatenate(parts, axis=-1)
+
+    def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
+        """Per column, as of each kind."""
+        logits, normal = self._apart(params)
+        width = len(self.choices.sizes)
+        chosen = self.choices.log_prob(logits, action[..., :width].long())
+        return torch.cat([chosen, self.reals.log_prob(normal, action[..., width:])], dim=-1)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        """The sum of both."""
+        logits, normal = self._apart(params)
+        return self.choices.entropy(logits) + self.reals.entropy(normal)
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """The sum of both."""
+        (p, p_real), (q, q_real) = self._apart(old), self._apart(new)
+        return self.choices.kl(p, q) + self.reals.kl(p_real, q_real)
+
+
 def distribution(spec: ActionSpec) -> Distribution:
     """π's distribution for a space of actions."""
-    if spec.kind == "categorical":
-        return Categorical(spec.sizes)
-    return Gaussian(spec.sizes[0])
+    if spec.kind == "hybrid":
+        return Hybrid(spec.sizes, spec.reals)
+    return Categorical(spec.sizes) if spec.kind == "categorical" else Gaussian(spec.numbers)

@@ -11,12 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from dna.batch import Observations, in_chunks
+from dna.combined import encoder_for
 from dna.config import Config, Network
 from dna.distributions import distribution
-from dna.encoders import build_encoder, init_head
+from dna.encoders import init_head
 from dna.frames import moved
+from dna.packed import divisors, elements, numbers
 from dna.spaces import ActionSpec, ObservationSpec
 from dna.statistics import ObservationNormalizer
+from dna.unpack import Unpack, forbid
 
 #: Width of the random projection of appendix J.
 PROJECTION = 16
@@ -44,6 +47,10 @@ class Preprocess(nn.Module):
         shape = spec.shape if clip is not None else ()
         self.register_buffer("shift", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape))
+
+    def legal(self, obs: Tensor) -> Tensor | None:
+        """Every choice always is: only packed observations can say otherwise."""
+        return None
 
     def forward(self, obs: Tensor) -> Tensor:
         """s' = gain · clip((s − s_μ) / s_σ, −clip, clip); bytes first become [0, 1]."""
@@ -76,6 +83,20 @@ class Preprocess(nn.Module):
         return x
 
 
+def preprocessing(
+    spec: ObservationSpec, clip: float | None, gain: float
+) -> Preprocess | Unpack:
+    """What reads observations of this kind."""
+    return (Unpack if spec.kind == "packed" else Preprocess)(spec, clip, gain)
+
+
+def normalizer_for(spec: ObservationSpec) -> ObservationNormalizer:
+    """Statistics of observations of this kind."""
+    if spec.kind == "packed":
+        return ObservationNormalizer((elements(spec),), divisors(spec))
+    return ObservationNormalizer(spec.shape, 255.0 if spec.dtype == "uint8" else 1.0)
+
+
 class PolicyNetwork(nn.Module):
     """s → π(·|s), V_π(s)."""
 
@@ -83,22 +104,21 @@ class PolicyNetwork(nn.Module):
         self, settings: Network, obs: ObservationSpec, action: ActionSpec, projection: bool
     ) -> None:
         super().__init__()
-        self.encoder, self.activation, width = build_encoder(settings, obs)
-        gaussian = action.kind == "gaussian"
-        outputs = action.width if gaussian else sum(action.sizes)
+        self.encoder, self.activation, width = encoder_for(settings, obs)
+        outputs, reals = sum(action.choices) + action.numbers, action.numbers
         self.policy_head = init_head(nn.Linear(width, outputs), settings.init, gain=0.01)
         self.value_head = init_head(nn.Linear(width, 1), settings.init, gain=1.0)
-        self.log_std = nn.Parameter(torch.zeros(action.width)) if gaussian else None
+        self.log_std = nn.Parameter(torch.zeros(reals)) if reals else None
         self.projection = nn.Linear(width, PROJECTION) if projection else None
 
-    def forward(self, x: Tensor) -> Output:
-        """π's parameters, V_π and the features behind them."""
+    def forward(self, x: Tensor, legal: Tensor | None = None) -> Output:
+        """π's parameters, V_π and the features behind them; illegal choices have no chance."""
         features = self.encoder(x)
         hidden = self.activation(features)
         pi = self.policy_head(hidden)
         if self.log_std is not None:
-            pi = torch.cat([pi, self.log_std.expand_as(pi)], dim=-1)
-        return Output(pi, self.value_head(hidden).squeeze(-1), features)
+            pi = torch.cat([pi, self.log_std.expand(len(pi), -1)], dim=-1)
+        return Output(forbid(pi, legal), self.value_head(hidden).squeeze(-1), features)
 
 
 class ValueNetwork(nn.Module):
@@ -106,7 +126,7 @@ class ValueNetwork(nn.Module):
 
     def __init__(self, settings: Network, obs: ObservationSpec, projection: bool) -> None:
         super().__init__()
-        self.encoder, self.activation, width = build_encoder(settings, obs)
+        self.encoder, self.activation, width = encoder_for(settings, obs)
         self.value_head = init_head(nn.Linear(width, 1), settings.init, gain=1.0)
         self.projection = nn.Linear(width, PROJECTION) if projection else None
         if self.projection is not None:
@@ -131,13 +151,9 @@ class Networks(nn.Module):
         norm = config.normalize_observation
         self.obs, self.action = obs, action
         self.distribution = distribution(action)
-        self.normalizer: ObservationNormalizer | None = None
-        self.preprocess = Preprocess(obs, None, 1.0)
-        if norm is not None:
-            self.normalizer = ObservationNormalizer(
-                obs.shape, 255.0 if obs.dtype == "uint8" else 1.0
-            )
-            self.preprocess = Preprocess(obs, norm.clip, norm.gain)
+        self.normalizer = None if norm is None else normalizer_for(obs)
+        clip, gain = (None, 1.0) if norm is None else (norm.clip, norm.gain)
+        self.preprocess = preprocessing(obs, clip, gain)
         projection = any(p.kind == "distil" and p.target == "projection" for p in config.phases)
         self.policy = PolicyNetwork(config.network, obs, action, projection)
         self.value: ValueNetwork | None = None
@@ -147,7 +163,7 @@ class Networks(nn.Module):
 
     def pi(self, obs: Tensor) -> Output:
         """The policy network on raw observations."""
-        output: Output = self.policy(self.preprocess(obs))
+        output: Output = self.policy(self.preprocess(obs), self.preprocess.legal(obs))
         return output
 
     def v(self, obs: Tensor) -> Tensor:
@@ -165,7 +181,7 @@ class Networks(nn.Module):
         """Add states to the shared statistics, and use them from now on."""
         if self.normalizer is None:
             return
-        self.normalizer.update(obs)
+        self.normalizer.update(numbers(self.obs, obs) if self.obs.kind == "packed" else obs)
         self.refresh()
 
     def refresh(self) -> None:

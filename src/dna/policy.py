@@ -17,9 +17,10 @@ from torch import Tensor
 from dna.config import Config, EnvConfig, Network
 from dna.distributions import Distribution, distribution
 from dna.errors import StorageFailure
-from dna.networks import Networks, PolicyNetwork, Preprocess
+from dna.networks import Networks, PolicyNetwork, Preprocess, preprocessing
 from dna.spaces import ActionSpec, ObservationSpec
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+from dna.unpack import Unpack
 
 FORMAT = 1
 
@@ -28,7 +29,7 @@ FORMAT = 1
 class SavedPolicy:
     """π and all it needs to read an observation."""
 
-    preprocess: Preprocess
+    preprocess: Preprocess | Unpack
     network: PolicyNetwork
     distribution: Distribution
     env: EnvConfig
@@ -37,7 +38,7 @@ class SavedPolicy:
     @torch.inference_mode()
     def act(self, obs: Tensor, rng: np.random.Generator, *, deterministic: bool) -> Tensor:
         """Actions [B, W] for raw observations [B, …]."""
-        pi = self.network(self.preprocess(obs)).pi
+        pi = self.network(self.preprocess(obs), self.preprocess.legal(obs)).pi
         if deterministic:
             return self.distribution.mode(pi)
         noise = torch.from_numpy(self.distribution.draw(rng, (len(obs),)))
@@ -83,7 +84,7 @@ def load_policy(folder: Path) -> SavedPolicy:
             action,
             tree["projection"],
         )
-        preprocess = Preprocess(obs, tree["clip"], tree["gain"])
+        preprocess = preprocessing(obs, tree["clip"], tree["gain"])
         env = EnvConfig.model_validate_json(json.dumps(tree["env"]))
         tensors = tensors_from(files["policy.safetensors"], str(folder))
         network.load_state_dict(_part(tensors, "policy/"))

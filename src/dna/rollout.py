@@ -182,7 +182,7 @@ class _Rows:
 
     def __init__(self, horizon: int, agents: int, networks: Networks) -> None:
         spec, self.distribution = networks.action, networks.distribution
-        size, kind = (horizon, agents), np.int64 if spec.kind == "categorical" else np.float32
+        size, kind = (horizon, agents), np.int64 if not spec.numbers else np.float32
         self.pi = np.empty((*size, self.distribution.parameters), np.float32)
         self.action = np.empty((*size, spec.width), kind)
         self.reward = np.empty(size, np.float32)

@@ -42,17 +42,17 @@ def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.devi
     """Networks whose first weights depend on the seed alone, whatever torch drew before."""
     for phase in config.phases:
         if phase.kind == "distil":
-            _check_constraint(phase, env.action.kind == "gaussian")
+            _check_constraint(phase, env.action.kind)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "weights"))
         return Networks(config, env.observation, env.action).to(device)
 
 
-def _check_constraint(phase: Distil, gaussian: bool) -> None:
+def _check_constraint(phase: Distil, kind: str) -> None:
     """Some constraints are made for one kind of actions only."""
-    kinds = {"kl": gaussian, "logit_mse": False, "mean_mse": True, "mean_mse_scaled": True}
-    if kinds[phase.constraint] != gaussian:
-        what = "real-valued" if gaussian else "discrete"
+    made_for = {"logit_mse": "categorical"}.get(phase.constraint, "gaussian")
+    if phase.constraint != "kl" and kind != made_for:
+        what = {"gaussian": "real-valued", "categorical": "discrete"}.get(kind, kind)
         raise BadInput(
             f"{phase.name}.constraint: '{phase.constraint}' is not for {what} actions; use kl"
         )
@@ -60,15 +60,14 @@ def _check_constraint(phase: Distil, gaussian: bool) -> None:
 
 def default_threads(env: VectorEnv) -> int:
     """Small networks lose more to the threads' rendezvous than they gain."""
-    shape = env.observation.shape
-    small = env.observation.kind == "vector" or min(shape[:2]) < NATURE_MINIMUM
-    return 1 if small else os.cpu_count() or 1
+    large = any(min(shape[:2]) >= NATURE_MINIMUM for shape in env.observation.images)
+    return os.cpu_count() or 1 if large else 1
 
 
 def tune(how: How, env: VectorEnv) -> None:
     """Set this process up for the work ahead: torch's threads, the allocator."""
     torch.set_num_threads(how.threads or default_threads(env))
-    if env.observation.kind == "image":
+    if env.observation.images:
         keep_memory()
 
 

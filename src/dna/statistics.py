@@ -71,9 +71,9 @@ class ObservationNormalizer:
     #: Keeps a constant element finite; the authors' value.
     epsilon = 1e-5
 
-    def __init__(self, shape: tuple[int, ...], divisor: float = 1.0) -> None:
+    def __init__(self, shape: tuple[int, ...], divisor: float | Array = 1.0) -> None:
         self.moments = RunningMoments(shape)
-        self.divisor = divisor  # 255 for pixels
+        self.divisor = divisor  # 255 for pixels; one for each element where these are mixed
 
     def update(self, observations: npt.NDArray[np.generic]) -> None:
         """Add a batch of states, as the environment gave them."""

@@ -44,7 +44,7 @@ def make_steps(
             walked = steps_per_call(whole)
             steps[phase.name] = Compiled(phase, networks, weights, walked, clock)
         else:
-            micro = MICRO if networks.obs.kind == "image" else None
+            micro = MICRO if networks.obs.images else None
             steps[phase.name] = Eager(phase, networks, weights, micro, clock)
     return steps
 

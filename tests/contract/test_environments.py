@@ -7,9 +7,10 @@ from gymnasium import spaces
 
 from dna.config import EnvConfig
 from dna.envs import Making, make
+from dna.envs.actions import ActionCodec
 from dna.envs.factory import factory
 from dna.envs.fake import Countdown, Identity
-from dna.envs.spaces import ActionCodec, ObservationCodec
+from dna.envs.spaces import ObservationCodec
 from dna.errors import BadInput, EnvironmentFailure, NonFinite
 from helpers import environment, tiny
 

@@ -1,8 +1,7 @@
 """A run that was interrupted writes the bytes of one that was not."""
 
-import os
-import signal
 import threading
+from contextlib import closing
 
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -12,29 +11,12 @@ from dna.errors import Preempted, StorageFailure
 from dna.folder import RunFolder
 from dna.setup import How
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
-from dna.train import train
+from dna.train import Run, train
 from dna.tweak import digest, tweak
-from helpers import tiny
+from helpers import Stopper, environment, tiny
 
 ENVS = ["CartPole-v1", "Pendulum-v1", "MinAtar/Breakout-v1", "HalfCheetah-v5", "ALE/Qbert-v5"]
 FILES = ("config.json", "metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
-
-
-class Stopper:
-    """Asks the run to stop when some iterations are over."""
-
-    def __init__(self, *iterations):
-        self.iterations = iterations
-
-    def start(self):
-        pass
-
-    def write(self, row):
-        if row.iteration in self.iterations:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def close(self):
-        pass
 
 
 def configured(algorithm, env_id):
@@ -93,8 +75,11 @@ def test_moments_of_other_weights_are_refused(tmp_path):
     tensors["optimizer/value/0/exp_avg"] = tensors["optimizer/value/0/exp_avg"][:-1].clone()
     files |= {"rank0.safetensors": tensor_bytes(tensors)}
     write_folder(folder, files, {"digest": digest(config, 3)})
-    with pytest.raises(StorageFailure, match="value: its moments are not of these weights"):
-        train(config, 3, tmp_path, how=how)
+    saved = checkpoint.load(folder, digest(config, 3))
+    with closing(environment(config)) as env:
+        run = Run(config, 3, RunFolder(tmp_path), env, how)
+        with pytest.raises(StorageFailure, match="value: its moments are not of these weights"):
+            checkpoint.restore(saved, run.parts())
 
 
 def test_environments_that_cannot_be_saved_are_restarted_and_said(tmp_path):

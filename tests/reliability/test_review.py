@@ -13,7 +13,6 @@ import gymnasium
 import numpy as np
 import pytest
 import safetensors.numpy
-from test_resume import Stopper
 
 from dna import checkpoint
 from dna.cli import main
@@ -23,7 +22,7 @@ from dna.setup import How
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 from dna.train import train
 from dna.tweak import digest, tweak
-from helpers import tiny
+from helpers import Stopper, tiny
 
 CONFIG = tiny("dna", "CartPole-v1", interactions=768)
 PHASES = ("policy", "value", "distil")

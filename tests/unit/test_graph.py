@@ -1,5 +1,6 @@
 """Object graphs of plain Python environments, written down and put back."""
 
+import copy
 import io
 import random
 import threading
@@ -8,6 +9,7 @@ from collections import deque
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from dna.envs import dice, graph
 
@@ -159,3 +161,26 @@ def played(env, steps):
         if terminated or truncated:
             seen.append(np.asarray(env.reset()[0]).tobytes())
     return seen
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Dict({"a": spaces.Box(0, 1, (2,)), "b": spaces.Dict({"c": spaces.Discrete(9)})}),
+        spaces.Tuple([spaces.Discrete(50), spaces.Box(0, 1, (3,))]),
+        spaces.Sequence(spaces.Box(0, 1, (2,))),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_spaces_in_spaces_go_on_sampling_where_they_were(space):
+    class Holder:
+        def __init__(self):
+            self.space = copy.deepcopy(space)
+
+    one, other = Holder(), Holder()
+    one.space.seed(1)
+    other.space.seed(2)
+    one.space.sample()
+    graph.load(other, graph.save(one))
+    for _ in range(3):
+        assert repr(one.space.sample()) == repr(other.space.sample())

@@ -41,6 +41,8 @@ FOREIGN = (
     "selectors", "ctypes", "io", "_io", "tempfile", "weakref", "torch", "jax", "Box2D",
     "pygame",
 )  # fmt: skip
+#: Fields of a space with generators in them: its own, and those of the spaces it is made of.
+SAMPLED = ("_np_random", "spaces", "feature_space", "node_space", "edge_space")
 #: How CPython marks classes that were made by a `class` statement (or in that manner).
 HEAP_TYPE = 1 << 9
 #: How many objects a graph may have.
@@ -118,8 +120,9 @@ class _Writer:
 
     def _object(self, x: Any) -> dict[str, Any]:
         if isinstance(x, gymnasium.Space):
-            # A space is part of the program but for the generator it may sample from.
-            return {"object": _name(x), "fields": {"_np_random": self.node(x._np_random)}}
+            # A space is part of the program but for the generators it may sample from.
+            inner = {name: self.node(vars(x)[name]) for name in SAMPLED if name in vars(x)}
+            return {"object": _name(x), "fields": inner}
         if not _is_plain(x):
             raise Opaque(_name(x))
         return {

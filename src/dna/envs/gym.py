@@ -14,10 +14,13 @@ import numpy.typing as npt
 
 from dna.config import EnvConfig
 from dna.envs import Array, Factory, Making, State, Step, graph, mujoco
+from dna.envs.actions import action_codec, uniform_legal
 from dna.envs.guard import close, guard
-from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
+from dna.envs.packing import PackedCodec
+from dna.envs.spaces import ObservationCodec, check_finite
 from dna.envs.vector import no_snapshot
 from dna.errors import BadInput, EnvironmentFailure
+from dna.spaces import MASK
 
 
 class GymVector:
@@ -29,14 +32,15 @@ class GymVector:
         self.name = config.id or "environment"
         with guard(self.name):
             self.envs = [self._create(create) for _ in range(making.agents)]
-            self._obs = ObservationCodec(self.envs[0].observation_space)
-            self._action = ActionCodec(self.envs[0].action_space)
+            self._action = action_codec(self.envs[0].action_space)
+            self._obs = self._codec(self.envs[0], making.seeds[0])
         if len({id(env) for env in self.envs}) < making.agents:
             raise BadInput(f"{self.name}: the factory must make a new environment each time")
         self.agents = making.agents
         self.seeds = making.seeds
         self.limit = config.max_episode_steps
         self.observation, self.action = self._obs.spec, self._action.spec
+        self.legal: Array | None = None  # [A, C] what may be chosen next; None: everything
         self.elapsed = np.zeros(self.agents, dtype=np.int64)
         self.fps = int((self.envs[0].metadata or {}).get("render_fps") or 15)
         self.mujoco = all(mujoco.exact(env) for env in self.envs)
@@ -50,14 +54,23 @@ class GymVector:
             raise BadInput(f"the factory made a {type(env).__name__}, not a gymnasium.Env")
         return env
 
+    def _codec(self, env: gymnasium.Env[Any, Any], seed: int) -> ObservationCodec | PackedCodec:
+        """Whether it says in `info` what is legal shows at a reset; the run begins with one."""
+        space, action = env.observation_space, self._action.spec
+        in_info = bool(action.choices) and MASK in (env.reset(seed=seed)[1] or {})
+        if in_info or isinstance(space, gymnasium.spaces.Dict):
+            return PackedCodec(space, action, in_info=in_info)
+        return ObservationCodec(space)
+
     def reset(self) -> Array:
         """Every environment from its own hashed seed."""
         obs = self._obs.empty(self.agents)
         self.elapsed[:] = 0
         with guard(self.name):
             for i, env in enumerate(self.envs):
-                obs[i] = self._obs.encode(env.reset(seed=self.seeds[i])[0])
-        check_finite("observation", obs)
+                obs[i] = self._obs.encode(*env.reset(seed=self.seeds[i]))
+        check_finite("observation", self._obs.numbers(obs))
+        self.legal = self._obs.legal(obs)
         return obs
 
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
@@ -76,8 +89,10 @@ class GymVector:
         else:
             parts = np.array_split(rows, self.threads)
             list(self.pool.map(lambda part: self._step_rows(part, action, out), parts))
-        check_finite("observation", out.obs[rows], rows)
+        check_finite("observation", self._obs.numbers(out.obs[rows]), rows)
         check_finite("reward", out.reward)
+        if self.legal is not None:
+            self.legal[rows] = self._obs.legal(out.obs[rows])
         return out
 
     def _step_rows(self, rows: Array, action: Array, out: Step) -> None:
@@ -86,22 +101,25 @@ class GymVector:
                 self._step_one(int(i), action[i], out)
 
     def _step_one(self, i: int, action: Array, out: Step) -> None:
-        obs, reward, terminated, truncated, _ = self.envs[i].step(self._action.decode(action))
+        decided = self._action.decode(action)
+        obs, reward, terminated, truncated, info = self.envs[i].step(decided)
         self.elapsed[i] += 1
         truncated = truncated or (self.limit is not None and self.elapsed[i] >= self.limit)
         out.reward[i], out.terminated[i] = reward, terminated
         if terminated or truncated:
             out.done[i] = True
             last = self._obs.empty(1)
-            last[0] = self._obs.encode(obs)
-            check_finite("final observation", last, [i])
+            last[0] = self._obs.encode(obs, info, final=True)
+            check_finite("final observation", self._obs.numbers(last), [i])
             out.final_obs[i] = last[0]
-            obs = self.envs[i].reset()[0]
+            obs, info = self.envs[i].reset()
             self.elapsed[i] = 0
-        out.obs[i] = self._obs.encode(obs)
+        out.obs[i] = self._obs.encode(obs, info)
 
     def uniform(self, rng: np.random.Generator) -> Array:
-        """Actions drawn uniformly from the space."""
+        """Actions drawn uniformly from the space, legal ones where that is known."""
+        if self.legal is not None:
+            return uniform_legal(self._action, rng, self.legal)
         return self._action.uniform(rng, self.agents)
 
     @property
@@ -112,6 +130,8 @@ class GymVector:
     def snapshot(self) -> State:
         """The environments' own state and our count of steps."""
         elapsed = {"elapsed": self.elapsed.copy()}
+        if self.legal is not None:
+            elapsed["legal"] = self.legal.copy()
         with guard(self.name):
             if self.mujoco:
                 return elapsed | mujoco.snapshot(self.envs)
@@ -124,13 +144,16 @@ class GymVector:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Into environments just made; no reset is needed."""
-        rest = {name: array for name, array in state.items() if name != "elapsed"}
+        own = ("elapsed", "legal")
+        rest = {name: array for name, array in state.items() if name not in own}
         with guard(self.name):
             if self.mujoco:
                 mujoco.restore(self.envs, rest)
             else:
                 self._restore_graphs(rest)
             self.elapsed[:] = state["elapsed"]
+            if self._obs.spec.masked:
+                self.legal = state["legal"].copy()
 
     def _restore_graphs(self, state: Mapping[str, Array]) -> None:
         self.reset()  # some objects are there only after it

@@ -22,6 +22,8 @@ from dna.config import EnvConfig
 from dna.config import Procgen as ProcgenConfig
 from dna.envs import Array, Making, State
 from dna.envs.guard import guard, one_line
+from dna.envs.packing import PackedCodec
+from dna.envs.spaces import ObservationCodec
 from dna.envs.vector import VectorAdapter, no_snapshot
 from dna.envs.workers import cores
 from dna.errors import BadInput, MissingExtra
@@ -76,8 +78,12 @@ class ProcgenVector(VectorAdapter):
         """Nothing to restore into."""
         raise no_snapshot(self.name)
 
-    def _encode(self, obs: Any) -> Array:
-        self.shown = super()._encode(obs)
+    def _codec(self) -> ObservationCodec | PackedCodec:
+        """Pictures; and nothing is ever illegal."""
+        return ObservationCodec(self.env.single_observation_space)
+
+    def _encode(self, obs: Any, info: Any, over: Array | None = None) -> Array:
+        self.shown = super()._encode(obs, info, over)
         return self.shown
 
     def picture(self) -> Array:

@@ -1,13 +1,12 @@
-"""Gymnasium's spaces → our two specs, and the data of one into the other.
+"""Gymnasium's spaces of observations → our spec, and the data of one into the other.
 
-Observations: `Box` of three axes with few channels is an image (first or last axis is the
-channel, the smallest decides), any other `Box` is flattened to a vector; `Discrete`,
-`MultiDiscrete` and `MultiBinary` become one-hot vectors. Actions: `Discrete`,
-`MultiDiscrete`, `MultiBinary` and `Box`.
+`Box` of three axes with few channels is an image (first or last axis is the channel, the
+smallest decides), any other `Box` is flattened to a vector; `Discrete`, `MultiDiscrete` and
+`MultiBinary` become one-hot vectors. `Dict`s and masks are packed: `dna.envs.packing`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,9 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
 from dna.errors import BadInput, NonFinite
-from dna.spaces import ActionSpec, ObservationSpec
+from dna.spaces import Dtype, ObservationSpec
 
 Array = npt.NDArray[Any]
-Dtype = Literal["uint8", "bool", "float32"]
 #: More channels than this on the smallest axis, and three axes are no picture.
 MOST_CHANNELS = 32
 
@@ -39,7 +37,8 @@ class ObservationCodec:
         else:
             raise BadInput(
                 f"observation space {type(space).__name__} is not supported; use Box, "
-                "Discrete, MultiDiscrete or MultiBinary, or wrap it in FlattenObservation"
+                "Discrete, MultiDiscrete, MultiBinary or a Dict of these, or wrap it in "
+                "FlattenObservation"
             )
 
     def _box(self, space: spaces.Box) -> ObservationSpec:
@@ -61,8 +60,8 @@ class ObservationCodec:
         """A buffer for one observation of each agent."""
         return np.empty((agents, *self.spec.shape), dtype=np.dtype(self.spec.dtype))
 
-    def encode(self, observation: Any) -> Array:
-        """One observation as our spec has it."""
+    def encode(self, observation: Any, info: Any = None, *, final: bool = False) -> Array:
+        """One observation as our spec has it; nothing of `info` is in it."""
         if self.one_hot:
             return np.asarray(flatten(self.space, observation), dtype=np.float32)
         array = np.asarray(observation)
@@ -74,60 +73,20 @@ class ObservationCodec:
             return np.moveaxis(array, 0, -1) if self.channels_first else array
         return array.reshape(-1)
 
-    def encode_batch(self, observations: Any) -> Array:
+    def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
         """A vector environment's observations, one row per agent."""
         buffer = self.empty(len(observations))
         for row, observation in zip(buffer, observations, strict=True):
             row[...] = self.encode(observation)
         return buffer
 
+    def numbers(self, rows: Array) -> Array:
+        """What of these rows can fail to be finite."""
+        return rows
 
-class ActionCodec:
-    """Our rows of actions as what one environment's `step` takes."""
-
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        self.space = space
-        self.start: Array = np.zeros(1, dtype=np.int64)
-        if isinstance(space, spaces.Discrete):
-            self.start = np.array([space.start], dtype=np.int64)
-            self.spec = ActionSpec("categorical", (int(space.n),))
-        elif isinstance(space, spaces.MultiDiscrete):
-            self.start = np.asarray(space.start, dtype=np.int64).reshape(-1)
-            self.spec = ActionSpec("categorical", tuple(int(n) for n in space.nvec.reshape(-1)))
-        elif isinstance(space, spaces.MultiBinary):
-            self.spec = ActionSpec("categorical", (2,) * int(np.prod(space.shape)))
-        elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-            self.spec = ActionSpec("gaussian", (int(np.prod(space.shape)),))
-        else:
-            raise BadInput(
-                f"action space {type(space).__name__} is not supported; use Discrete, "
-                "MultiDiscrete, MultiBinary or a Box of real numbers"
-            )
-
-    def decode(self, action: Array) -> Any:
-        """One agent's action; real numbers are clipped here, not in the policy."""
-        if isinstance(self.space, spaces.Discrete):
-            return int(action[0] + self.start[0])
-        shape = self.space.shape or ()
-        if isinstance(self.space, spaces.Box):
-            action = np.clip(action.reshape(shape), self.space.low, self.space.high)
-            return action.astype(self.space.dtype)
-        return (action + self.start).reshape(shape).astype(self.space.dtype)
-
-    def decode_batch(self, actions: Array) -> Any:
-        """Every agent's action, stacked as a vector environment takes them."""
-        return np.stack([np.asarray(self.decode(action)) for action in actions])
-
-    def uniform(self, rng: np.random.Generator, agents: int) -> Array:
-        """Actions drawn uniformly; standard normal where a real number has no bounds."""
-        if isinstance(self.space, spaces.Box):
-            low, high = self.space.low.reshape(-1), self.space.high.reshape(-1)
-            bounded = np.isfinite(low) & np.isfinite(high)
-            span = np.where(bounded, high, 1.0) - np.where(bounded, low, 0.0)
-            inside = np.where(bounded, low, 0.0) + span * rng.random((agents, len(low)))
-            free = rng.standard_normal((agents, len(low)))
-            return np.where(bounded, inside, free).astype(np.float32)
-        return rng.integers(0, self.spec.sizes, size=(agents, self.spec.width))
+    def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
+        """Every choice always is."""
+        return None
 
 
 def check_finite(what: str, array: Array, agents: Sequence[int] | Array | None = None) -> None:

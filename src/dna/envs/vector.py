@@ -10,6 +10,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -17,9 +18,12 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.config import EnvConfig
 from dna.envs import Array, State, Step, graph
+from dna.envs.actions import action_codec, uniform_legal
 from dna.envs.guard import guard
-from dna.envs.spaces import ActionCodec, ObservationCodec, check_finite
+from dna.envs.packing import PackedCodec, row_of
+from dna.envs.spaces import ObservationCodec, check_finite
 from dna.errors import BadInput, EnvironmentFailure
+from dna.spaces import MASK
 
 
 class VectorAdapter:
@@ -40,17 +44,28 @@ class VectorAdapter:
         self.agents = env.num_envs
         self.seeds = seeds
         self.mode = _mode(env)
-        self._obs = ObservationCodec(env.single_observation_space)
-        self._action = ActionCodec(env.single_action_space)
+        self._action = action_codec(env.single_action_space)
+        self._obs = self._codec()
+        self.legal: Array | None = None  # [A, C] what may be chosen next; None: everything
         self.observation, self.action = self._obs.spec, self._action.spec
         self.resetting = np.zeros(self.agents, np.bool_)  # NEXT_STEP: rows that reset next
+
+    def _codec(self) -> ObservationCodec | PackedCodec:
+        """Whether it says in `info` what is legal shows at a reset; the run begins with one."""
+        space, action = self.env.single_observation_space, self._action.spec
+        with guard(self.name):
+            found = self.env.reset(seed=self._seed())[1] if action.choices else {}
+        in_info = MASK in (found or {})
+        if in_info or isinstance(space, gymnasium.spaces.Dict):
+            return PackedCodec(space, action, in_info=in_info)
+        return ObservationCodec(space)
 
     def reset(self) -> Array:
         """First observations; each environment gets its own hashed seed."""
         self.resetting[:] = False
         with guard(self.name):
-            obs, _ = self.env.reset(seed=self._seed())
-        return self._encode(obs)
+            obs, info = self.env.reset(seed=self._seed())
+        return self._encode(obs, info)
 
     def _seed(self) -> Any:
         """One hashed seed per environment where the library takes a list, else a single one."""
@@ -74,18 +89,23 @@ class VectorAdapter:
         elif self.mode is AutoresetMode.SAME_STEP:
             final_obs = self._final(info, done)
         elif done.any():
-            final_obs = {int(i): self._obs.encode(obs[i]).copy() for i in np.flatnonzero(done)}
             with guard(self.name):
-                obs, _ = self.env.reset(options={"reset_mask": done})
+                rows = self._obs.encode_batch(obs, info, done)
+                final_obs = {int(i): rows[i].copy() for i in np.flatnonzero(done)}
+                obs, info = self.env.reset(options={"reset_mask": done})
         rewards = np.where(valid, np.asarray(reward, dtype=np.float32), np.float32(0))
         check_finite("reward", rewards)
-        check_finite("final observation", np.array(list(final_obs.values())), list(final_obs))
-        return Step(self._encode(obs), rewards, terminated, done, valid, final_obs)
+        if final_obs:
+            last = self._obs.numbers(np.array(list(final_obs.values())))
+            check_finite("final observation", last, list(final_obs))
+        seen = self._encode(obs, info, self.resetting)
+        return Step(seen, rewards, terminated, done, valid, final_obs)
 
-    def _encode(self, obs: Any) -> Array:
+    def _encode(self, obs: Any, info: Any, over: Array | None = None) -> Array:
         with guard(self.name):
-            encoded = self._obs.encode_batch(obs)
-        check_finite("observation", encoded)
+            encoded = self._obs.encode_batch(obs, info, over)
+        check_finite("observation", self._obs.numbers(encoded))
+        self.legal = self._obs.legal(encoded)
         return encoded
 
     def _final(self, info: dict[str, Any], done: Array) -> dict[int, Array]:
@@ -93,11 +113,16 @@ class VectorAdapter:
             raise EnvironmentFailure(
                 f"{self.name}: SAME_STEP autoreset without info['final_obs']"
             )
-        rows = np.flatnonzero(done)
-        return {int(i): self._obs.encode(info["final_obs"][i]).copy() for i in rows}
+        last: Any = info.get("final_obs")
+        found: dict[int, Array] = {}
+        for i in map(int, np.flatnonzero(done)):
+            found[i] = self._obs.encode(row_of(last, i), final=True).copy()
+        return found
 
     def uniform(self, rng: np.random.Generator) -> Array:
-        """Actions drawn uniformly from the space."""
+        """Actions drawn uniformly from the space, legal ones where that is known."""
+        if self.legal is not None:
+            return uniform_legal(self._action, rng, self.legal)
         return self._action.uniform(rng, self.agents)
 
     @property
@@ -108,18 +133,22 @@ class VectorAdapter:
     def snapshot(self) -> State:
         """The object graph of the vector environment, and which rows reset next."""
         try:
-            return {"resetting": self.resetting.copy(), **graph.save(self.env)}
+            own = {"resetting": self.resetting.copy()}
+            own |= {} if self.legal is None else {"legal": self.legal.copy()}
+            return own | graph.save(self.env)
         except graph.Opaque:
             raise no_snapshot(self.name) from None
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Into a vector environment made alike."""
-        rest = {name: array for name, array in state.items() if name != "resetting"}
+        own = ("resetting", "legal")
+        rest = {name: array for name, array in state.items() if name not in own}
         try:
             graph.load(self.env, rest)
         except graph.Mismatch as error:
             raise EnvironmentFailure(f"{self.name}: {error}") from error
         self.resetting[:] = state["resetting"]
+        self.legal = state["legal"].copy() if self._obs.spec.masked else None
 
     def picture(self) -> Array:
         """Their pictures have no common form."""

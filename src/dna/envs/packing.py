@@ -1,0 +1,134 @@
+"""Dict observations and action masks as rows of bytes (`dna.spaces.ObservationSpec.pack`).
+
+A mask is `info["action_mask"]`, or an entry `"action_mask"` of a Dict observation: one truth
+for every choice, of several groups (MultiDiscrete) one behind the other. It travels with its
+observation, so whatever acts on the one or learns from it has the other at hand.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from dna.envs.spaces import ObservationCodec
+from dna.errors import BadInput
+from dna.packed import legal, numbers, spans
+from dna.spaces import MASK, ActionSpec, ObservationSpec, Part
+
+Array = npt.NDArray[Any]
+#: The only entry of an environment that has a mask, but no Dict space.
+ONLY = "observation"
+
+
+class PackedCodec:
+    """One environment's observations, entries and mask, as rows of our spec."""
+
+    def __init__(self, space: spaces.Space[Any], action: ActionSpec, *, in_info: bool) -> None:
+        self.choices, self.in_info = action.choices, in_info
+        entries = dict(_entries(space)) if isinstance(space, spaces.Dict) else {ONLY: space}
+        self.in_obs = bool(self.choices) and MASK in entries and not in_info
+        if self.in_obs:
+            _check_mask_space(entries.pop(MASK), sum(self.choices))
+        if not entries:
+            raise BadInput("observation space Dict: has nothing to see; add an entry")
+        self.nested = isinstance(space, spaces.Dict)
+        self.codecs = {name: _codec(name, entry) for name, entry in entries.items()}
+        parts = [_part(name, codec.spec) for name, codec in self.codecs.items()]
+        if in_info or self.in_obs:
+            parts.append(Part(MASK, "mask", (sum(self.choices),), "bool"))
+        self.spec = ObservationSpec.pack(parts)
+        self.spans = spans(self.spec)
+
+    def empty(self, agents: int) -> Array:
+        """A buffer for one observation of each agent."""
+        return np.zeros((agents, *self.spec.shape), dtype=np.uint8)
+
+    def encode(self, observation: Any, info: Any = None, *, final: bool = False) -> Array:
+        """One observation as a row; a final one need not say what is legal after it."""
+        row = np.zeros(self.spec.shape, dtype=np.uint8)
+        for part, span in self.spans.items():
+            if part.kind == "mask":
+                value: Any = self._mask(observation, info, final)
+            else:
+                found = _at(observation, part.name) if self.nested else observation
+                value = self.codecs[part.name].encode(found)
+            flat = np.ascontiguousarray(value, dtype=np.dtype(part.dtype)).reshape(-1)
+            row[span] = flat.view(np.uint8)
+        return row
+
+    def _mask(self, observation: Any, info: Any, final: bool) -> npt.NDArray[np.bool_]:
+        found = observation.get(MASK) if self.in_obs else (info or {}).get(MASK)
+        size = sum(self.choices)
+        if found is None and not final:
+            raise ValueError(f"info has no '{MASK}' this time")
+        if found is None:
+            return np.ones(size, np.bool_)
+        groups = found if isinstance(found, tuple | list) else [found]
+        mask = np.concatenate([np.asarray(group).reshape(-1) for group in groups]) != 0
+        if mask.shape != (size,):
+            raise ValueError(f"{MASK} has {len(mask)} entries, not one for {size} choices")
+        ends = np.cumsum(self.choices)[:-1]
+        possible = all(group.any() for group in np.split(mask, ends))
+        if not possible and not final:
+            raise ValueError(f"{MASK} leaves no legal choice")
+        return mask if possible else np.ones(size, np.bool_)
+
+    def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
+        """A vector environment's observations; `over`: rows that nobody will act on."""
+        name = next(iter(self.codecs))
+        rows = self.empty(len(_at(observations, name) if self.nested else observations))
+        masks = (info or {}).get(MASK)
+        for i in range(len(rows)):
+            own = {} if masks is None or masks[i] is None else {MASK: masks[i]}
+            one = row_of(observations, i)
+            rows[i] = self.encode(one, own, final=over is not None and bool(over[i]))
+        return rows
+
+    def numbers(self, rows: Array) -> Array:
+        """What of these rows can fail to be finite."""
+        return numbers(self.spec, rows)
+
+    def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
+        """Which choices are legal; None: all of them, always."""
+        return legal(self.spec, rows)
+
+
+def _entries(space: spaces.Dict, start: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
+    """Every entry of a Dict and of the Dicts in it, `outer/inner`."""
+    for name, entry in space.spaces.items():
+        if isinstance(entry, spaces.Dict):
+            yield from _entries(entry, f"{start}{name}/")
+        else:
+            yield f"{start}{name}", entry
+
+
+def _codec(name: str, space: spaces.Space[Any]) -> ObservationCodec:
+    try:
+        return ObservationCodec(space)
+    except BadInput as error:
+        raise BadInput(f"'{name}': {error}") from None
+
+
+def _part(name: str, spec: ObservationSpec) -> Part:
+    return Part(name, "image" if spec.kind == "image" else "vector", spec.shape, spec.dtype)
+
+
+def _check_mask_space(space: spaces.Space[Any], choices: int) -> None:
+    size = int(np.prod(space.shape or (0,)))
+    if size != choices:
+        raise BadInput(f"'{MASK}' has {size} entries, not one for each of {choices} choices")
+
+
+def _at(observation: Any, path: str) -> Any:
+    for name in path.split("/"):
+        observation = observation[name]
+    return observation
+
+
+def row_of(batch: Any, i: int) -> Any:
+    """One agent's observation out of a batch, of Dicts too."""
+    if isinstance(batch, Mapping):
+        return {name: row_of(part, i) for name, part in batch.items()}
+    return batch[i]

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dna.combined import register_encoder as register_encoder
     from dna.config import Config as Config
     from dna.noise_scale import NoiseScale as NoiseScale
     from dna.policy import load_policy as load_policy
@@ -29,6 +30,7 @@ _HOME = {
     "for_environment": "presets",
     "load_policy": "policy",
     "preset": "presets",
+    "register_encoder": "combined",
     "td_lambda": "returns",
     "without": "tweak",
 }

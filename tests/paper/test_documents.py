@@ -25,6 +25,15 @@ def test_the_python_of_the_readme_runs(number, capsys):
     assert "config" in names or names["DNA"].algorithm == "dna"
 
 
+@pytest.mark.parametrize("name", ["own-environments.md"])
+def test_the_python_of_a_document_runs_from_top_to_bottom(name):
+    names = {}
+    code = blocks(ROOT / "docs" / name, "python")
+    for number, block in enumerate(code):
+        exec(compile(block, f"{name}, block {number}", "exec"), names)
+    assert code
+
+
 def commands():
     for path in DOCUMENTS:
         for block in blocks(path, "console"):

@@ -78,8 +78,10 @@ bench: install peers  ## speed beside the peers and the machine's limit: an hour
 	$(BIN)/python benchmarks/atari_backends.py
 	$(BIN)/python benchmarks/tables.py
 
-docs: install  ## the documents are Markdown: check their links, symbols and code blocks
+docs: install  ## the site, in build/site; links, symbols and code blocks are checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m pytest -q tests/paper
+	@echo "Open build/site/index.html"
 
 clean:
 	rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

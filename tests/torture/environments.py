@@ -165,8 +165,8 @@ def _outside(
     while not workers and time.perf_counter() < patience:  # a fault needs something to hit
         time.sleep(0.01)
         workers = _workers(child.pid)
-    time.sleep(0.01 * number)
-    os.kill(workers[0], WORKER[name])
+    time.sleep(0.05 * number)
+    os.kill(workers[number % len(workers)], WORKER[name])
     _judge(folder, work, child, (5,), name, expected, outcome)
 
 

@@ -119,9 +119,10 @@ class Work:
         toy = self.env == TOY or self.source is not None
         config = tiny(self.algorithm, None if toy else self.env, interactions=self.interactions)
         if self.env.startswith("ALE/"):
-            penalty = {"amount": 0.25, "after": 3}
-            changes: dict[str, Any] = {"env.atari": {}, "env.time_limit": "terminal"}
-            config = tweak(config, **changes, repeat_penalty=penalty)
+            # Eight games: so many that worker processes play them.
+            changes: dict[str, Any] = {"agents": 8, "interactions": 2 * self.interactions}
+            changes |= {"env.atari": {}, "env.time_limit": "terminal"}
+            config = tweak(config, **changes, repeat_penalty={"amount": 0.25, "after": 3})
         return config
 
     def how(self, **more: Any) -> How:

@@ -1,6 +1,7 @@
 """Object graphs of plain Python environments, written down and put back."""
 
 import copy
+import enum
 import io
 import random
 import threading
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from dna.envs import dice, graph
+from dna.envs import dice, graph, names
 
 
 class Thing:
@@ -89,10 +90,13 @@ def test_older_generators_go_on():
 def test_what_belongs_to_the_program_stays():
     target = Thing(function=len, kind=int, space=gymnasium.spaces.Discrete(3))
     before = target.space
-    source = Thing(function=max, kind=str, space=gymnasium.spaces.Discrete(3, seed=1))
+    source = Thing(function=len, kind=int, space=gymnasium.spaces.Discrete(3, seed=1))
     copied(source, target)
     assert target.function is len
     assert target.kind is int
+    for change in ({"function": max}, {"kind": str}):
+        with pytest.raises(graph.Mismatch, match="is not there to be put back"):
+            copied(Thing(**vars(source) | change), target)
     assert target.space is before
     assert [target.space.sample() for _ in range(5)] == [
         source.space.sample() for _ in range(5)
@@ -184,3 +188,70 @@ def test_spaces_in_spaces_go_on_sampling_where_they_were(space):
     graph.load(other, graph.save(one))
     for _ in range(3):
         assert repr(one.space.sample()) == repr(other.space.sample())
+
+
+class Mood(enum.Enum):
+    CALM = 0
+    ANGRY = 1
+
+
+class Trait(enum.Flag):
+    TALL = 1
+    LOUD = 2
+
+
+class Moody:
+    def __init__(self):
+        self.mood = Mood.CALM
+        self.count = {Mood.CALM: 0, Mood.ANGRY: 0}
+        self.seen = {Mood.CALM, None, 3, "x"}
+        self.traits = Trait.TALL
+        self.now = self.calm
+
+    def calm(self):
+        return 0
+
+    def angry(self):
+        return 1
+
+
+def test_members_of_an_enum_are_put_back_wherever_they_are():
+    one, other = Moody(), Moody()
+    one.mood, one.count[Mood.ANGRY], one.traits = Mood.ANGRY, 5, Trait.TALL | Trait.LOUD
+    one.seen.add(Mood.ANGRY)
+    graph.load(other, graph.save(one))
+    assert other.mood is Mood.ANGRY
+    assert other.count == {Mood.CALM: 0, Mood.ANGRY: 5}
+    assert other.traits == Trait.TALL | Trait.LOUD
+    assert other.seen == one.seen
+
+
+def test_members_of_a_local_enum_are_found_through_what_is_there():
+    class Local(enum.Enum):
+        A = 1
+        B = 2
+
+    class Holder:
+        def __init__(self):
+            self.which, self.table = Local.A, {Local.A: 1, Local.B: 2}
+
+    one, other = Holder(), Holder()
+    one.which, one.table[Local.A] = Local.B, 7
+    graph.load(other, graph.save(one))
+    assert other.which is Local.B
+    assert other.table == {Local.A: 7, Local.B: 2}
+
+
+def test_another_function_than_the_one_that_is_there_is_no_silent_loss():
+    one, other = Moody(), Moody()
+    one.now = one.angry
+    with pytest.raises(graph.Mismatch, match=r"angry is not there"):
+        graph.load(other, graph.save(one))
+
+
+def test_a_name_in_a_file_leads_to_enums_only():
+    assert names.enum("os.system", "x", None) is None
+    assert names.enum("os.path.sep", "x", None) is None
+    assert names.enum("no.such.module.Kind", "x", None) is None
+    assert names.enum(f"{__name__}.Mood", "nobody", None) is None
+    assert names.enum(f"{__name__}.Mood", "ANGRY", None) is Mood.ANGRY

@@ -1,10 +1,10 @@
 """The state of plain Python environments: their object graph as JSON and arrays, and back.
 
 Numbers, text, arrays, containers and numpy's generators are written down; objects are walked
-attribute by attribute; what belongs to the program (functions, classes, specifications) stays
-as it is. Nothing is ever built from a name in a file: a graph is read back *into* objects made
-alike. Whatever cannot be written down, such as a window or a C++ world, makes the environment
-inexact, and is named.
+attribute by attribute; what belongs to the program (functions, classes, members of an Enum) is
+written down by its name, and must be there again. Nothing is ever built from a name in a file:
+a graph is read back *into* objects made alike. Whatever cannot be written down, such as a
+window or a C++ world, makes the environment inexact, and is named.
 """
 
 import json
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
-from dna.envs import dice
+from dna.envs import dice, names
 
 Array = npt.NDArray[Any]
 #: Part of the program, not of its state.
@@ -30,7 +30,6 @@ CONSTANT = (
     types.ModuleType,
     type,
     property,
-    Enum,
     EnvSpec,
     np.dtype,
 )
@@ -78,6 +77,8 @@ def opaque(root: object, name: str) -> str | None:
     """Why `root` cannot be saved, or None."""
     try:
         save(root)
+    except RecursionError:
+        return f"{name}: objects nested that deeply cannot be saved"
     except Opaque as thing:
         return f"{name}: {thing} cannot be saved"
     return None
@@ -95,8 +96,10 @@ class _Writer:
             return x
         if type(x) is float:
             return {"float": x.hex()}
+        if isinstance(x, Enum):
+            return {"enum": names.of_type(x), "member": names.member(x)}
         if isinstance(x, CONSTANT):
-            return {"constant": 0}
+            return {"constant": names.of(x)}
         if id(x) in self.seen:
             return {"same": self.seen[id(x)]}
         if len(self.seen) > MOST_NODES:
@@ -112,7 +115,7 @@ class _Writer:
             return {"dice": dice.save(x)}
         for name, kind in CONTAINERS.items():
             if type(x) is kind:
-                items = sorted(x) if kind is set else x
+                items = sorted(x, key=_order) if kind is set else x
                 return {name: [self.node(item) for item in items]}
         if type(x) is dict:
             return {"dict": [[self.node(k), self.node(v)] for k, v in x.items()]}
@@ -122,11 +125,11 @@ class _Writer:
         if isinstance(x, gymnasium.Space):
             # A space is part of the program but for the generators it may sample from.
             inner = {name: self.node(vars(x)[name]) for name in SAMPLED if name in vars(x)}
-            return {"object": _name(x), "fields": inner}
+            return {"object": names.of_type(x), "fields": inner}
         if not _is_plain(x):
-            raise Opaque(_name(x))
+            raise Opaque(names.of_type(x))
         return {
-            "object": _name(x),
+            "object": names.of_type(x),
             "fields": {name: self.node(value) for name, value in vars(x).items()},
         }
 
@@ -153,8 +156,11 @@ class _Reader:
             return node
         if "float" in node:
             return float.fromhex(node["float"])
+        if "enum" in node:
+            return _there(names.enum(node["enum"], node["member"], present), node["enum"])
         if "constant" in node:
-            return present
+            same = names.of(present) == node["constant"]
+            return _there(present if same else None, node["constant"])
         if "same" in node:
             return self.made[node["same"]]
         return self._made(node, present)
@@ -162,8 +168,10 @@ class _Reader:
     def _made(self, node: dict[str, Any], present: Any) -> Any:
         number = node["number"]
         if "object" in node:
-            if _name(present) != node["object"]:
-                raise Mismatch(f"a {node['object']} cannot be put into a {_name(present)}")
+            if names.of_type(present) != node["object"]:
+                raise Mismatch(
+                    f"a {node['object']} cannot be put into a {names.of_type(present)}"
+                )
             self.made[number] = present
             self._fields(node["fields"], present)
             return present
@@ -202,7 +210,7 @@ class _Reader:
         old = dict(made)
         made.clear()
         for k, v in pairs:
-            key = self.value(k, None)
+            key = self.value(k, next(iter(old), None))  # of their kind, if they are alike
             made[key] = self.value(v, old.get(key))
         return made
 
@@ -221,14 +229,21 @@ class _Reader:
         return CONTAINERS[name](self.value(n, o) for n, o in zip(nodes, old, strict=False))
 
 
+def _there(found: Any, name: str) -> Any:
+    if found is None:
+        raise Mismatch(f"{name} is not there to be put back")
+    return found
+
+
 def _is_plain(x: object) -> bool:
     """Whether all there is to an object is in its dictionary, written in Python."""
     kinds = [kind for kind in type(x).__mro__ if kind is not object]
     python = all(kind.__flags__ & HEAP_TYPE for kind in kinds)
     slots = any(getattr(kind, "__slots__", ()) for kind in kinds)
-    foreign = any(_name(x).partition(".")[0] == module for module in FOREIGN)
+    foreign = any(names.of_type(x).partition(".")[0] == module for module in FOREIGN)
     return hasattr(x, "__dict__") and python and not slots and not foreign
 
 
-def _name(x: object) -> str:
-    return f"{getattr(type(x), '__module__', '?')}.{type(x).__qualname__}"
+def _order(x: object) -> tuple[str, str]:
+    """The same for equal sets, whatever is in them."""
+    return type(x).__qualname__, repr(x)

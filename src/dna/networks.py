@@ -17,6 +17,7 @@ from dna.encoders import build_encoder, init_head
 from dna.frames import moved
 from dna.spaces import ActionSpec, ObservationSpec
 from dna.statistics import ObservationNormalizer
+from dna.world import SOLO, World
 
 #: Width of the random projection of appendix J.
 PROJECTION = 16
@@ -161,11 +162,11 @@ class Networks(nn.Module):
         """V of many states, in chunks, without gradient, on the host."""
         return in_chunks(self.v, obs).cpu()
 
-    def observe(self, obs: npt.NDArray[Any]) -> None:
-        """Add states to the shared statistics, and use them from now on."""
+    def observe(self, obs: npt.NDArray[Any], world: World = SOLO) -> None:
+        """Add states, of all ranks, to the shared statistics, and use them from now on."""
         if self.normalizer is None:
             return
-        self.normalizer.update(obs)
+        self.normalizer.update(obs, world)
         self.refresh()
 
     def refresh(self) -> None:

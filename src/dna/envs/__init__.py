@@ -65,8 +65,8 @@ class VectorEnv(Protocol):
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
         """Step every environment, or only the active ones."""
 
-    def uniform(self, rng: np.random.Generator) -> Array:
-        """Actions drawn uniformly from the space, [A, W]."""
+    def uniform(self, rng: np.random.Generator, agents: int | None = None) -> Array:
+        """Actions drawn uniformly from the space, [A, W], or for so many agents."""
 
     def snapshot(self) -> State:
         """Everything that decides what comes next, as named arrays."""
@@ -90,6 +90,7 @@ class Making:
     threads: int | None = 1  # or processes, where threads cannot help; None: as it is best
     allow_import: bool = False
     render: bool = False  # pictures will be asked for
+    neighbors: int = 1  # ranks of the run that share this machine's cores
 
 
 def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:

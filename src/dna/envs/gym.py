@@ -100,9 +100,9 @@ class GymVector:
             self.elapsed[i] = 0
         out.obs[i] = self._obs.encode(obs)
 
-    def uniform(self, rng: np.random.Generator) -> Array:
+    def uniform(self, rng: np.random.Generator, agents: int | None = None) -> Array:
         """Actions drawn uniformly from the space."""
-        return self._action.uniform(rng, self.agents)
+        return self._action.uniform(rng, agents or self.agents)
 
     @property
     def inexact(self) -> str | None:

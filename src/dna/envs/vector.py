@@ -96,9 +96,9 @@ class VectorAdapter:
         rows = np.flatnonzero(done)
         return {int(i): self._obs.encode(info["final_obs"][i]).copy() for i in rows}
 
-    def uniform(self, rng: np.random.Generator) -> Array:
+    def uniform(self, rng: np.random.Generator, agents: int | None = None) -> Array:
         """Actions drawn uniformly from the space."""
-        return self._action.uniform(rng, self.agents)
+        return self._action.uniform(rng, agents or self.agents)
 
     @property
     def inexact(self) -> str | None:

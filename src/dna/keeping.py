@@ -16,6 +16,7 @@ from dna.accord import texts, together
 from dna.config import Config
 from dna.errors import StorageFailure
 from dna.storage import PARTIAL, read, read_json, remove, set_aside
+from dna.world import SOLO, World
 
 #: Newest checkpoints to keep, and how often saving may fail before the run gives up.
 NEWEST, TRIES = 3, 3
@@ -53,9 +54,9 @@ class Keeper:
     """
 
     def __init__(
-        self, folder: Path, total: int, every: int | None, *, tidy: bool = True
+        self, folder: Path, total: int, every: int | None, world: World = SOLO
     ) -> None:
-        self.folder, self.total, self.tidy = folder / "checkpoints", total, tidy
+        self.folder, self.total, self.tidy = folder / "checkpoints", total, world.rank == 0
         self.every = every or max(total // 10, 1)
         self.next = self.failures = 0
 

@@ -90,8 +90,7 @@ class Run:
     ) -> None:
         self.config, self.seed, self.folder, self.how = config, seed, folder, how
         world = self.world = how.world
-        device = choose_device(how.device, world)
-        self.networks = build_networks(config, seed, env, device)
+        self.networks = build_networks(config, seed, env, choose_device(how.device, world))
         self.clock = Clock()
         self.weights = FlatWeights(self.networks)
         words = (config, self.networks, self.weights, how.compile, self.clock, world)
@@ -103,8 +102,7 @@ class Run:
         self.iteration = 0
         self.resumes = 0
         self.inexact: list[str] = []  # why it is not the run that was never interrupted
-        first, every = world.rank == 0, how.checkpoint_every
-        self.keeper = Keeper(folder.path, config.interactions, every, tidy=first)
+        self.keeper = Keeper(folder.path, config.interactions, how.checkpoint_every, world)
         self.machine: dict[str, Any] = {}
         self.journal = Journal(folder.path, config, seed, tensorboard=how.tensorboard)
 
@@ -147,8 +145,7 @@ class Run:
             steps = self.collector.warm_up(stop) if fresh else 0
         if asked(self.world, stop):  # nothing new was learned, so there is nothing to save
             raise self._stopped(stop)
-        machine = describe(self.networks.device, self.how.env_threads)
-        machine |= {"ranks": self.world.size}
+        machine = describe(self.networks.device, self.how.env_threads, self.world.size)
         machine |= {"resumes": self.resumes, "exact": not self.inexact, "warm_up_steps": steps}
         self.machine = machine | {"why_not_exact": self.inexact, "asked": self.how.asked()}
         self._describe()
@@ -230,7 +227,11 @@ class Run:
             self.keeper.save(self.save, interactions)
 
     def _stopped(self, stop: Stop) -> Preempted:
-        return Preempted(f"stopped by {stop.asked}; `dna resume {self.folder.path}` goes on")
+        ranks = self.world.local_size
+        start = "dna" if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m dna"
+        return Preempted(
+            f"stopped by {stop.asked}; `{start} resume {self.folder.path}` goes on"
+        )
 
     def _finish(self, seconds: float, first: int) -> dict[str, Any]:
         scores = self.collector.scores

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from dna.cli import look, measure, noise, paper, play, report, run
-from dna.cli.ranks import is_quiet
+from dna.cli.ranks import is_quiet, leave_in_peace
 from dna.errors import DnaError
 from dna.signals import stop_signals
 
@@ -96,6 +96,7 @@ def _note(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
+    leave_in_peace()
     if debug:
         traceback.print_exception(error)
     if not is_quiet(error, code):

@@ -1,7 +1,8 @@
 """Commands under torchrun: several processes run the same one, and speak with one voice."""
 
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from dna.errors import BadInput
@@ -50,3 +51,10 @@ def is_quiet(error: BaseException, code: int) -> bool:
         return code == BadInput.exit_code and not is_first()
     except BadInput:
         return False
+
+
+def leave_in_peace() -> None:
+    """torchrun ends the other ranks as soon as one has failed: they are ending already."""
+    with suppress(BadInput, ValueError):  # ValueError: not the main thread
+        if launched().size > 1:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)

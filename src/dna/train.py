@@ -111,12 +111,11 @@ class Run:
     ) -> dict[str, Any]:
         """Begin or go on, to the end of the budget."""
         with ExitStack() as closing:
-            first = self.world.rank == 0
-            sinks = sinks if first else ()
+            sinks = sinks if self.world.rank == 0 else ()
             for sink in sinks:
                 closing.callback(sink.close)
                 sink.start()
-            if saved is None and first and self.folder.exists:
+            if saved is None and self.world.rank == 0 and self.folder.exists:
                 self.folder.clear()
             self.open(saved, resumes)
             for sink in self.journal.sinks:

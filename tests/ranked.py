@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 #: Settings of a run of a second or two: everything that has state is switched on.
@@ -71,9 +72,19 @@ def finished(
     ranks: int, words: list[str], log: Path, mischief: str = ""
 ) -> tuple[int, list[str]]:
     """(torchrun's exit code, the lines that `dna` said) of a run left alone."""
-    process = started(ranks, words, log, mischief=mischief)
-    code = process.wait(timeout=240)
-    return code, said(log)
+    with ended(started(ranks, words, log, mischief=mischief)) as process:
+        return process.wait(timeout=240), said(log)
+
+
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Nothing is left running, whatever a test found."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=60)
 
 
 def said(log: Path) -> list[str]:

@@ -24,6 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from dna.errors import BadInput, DnaError, RanksApart
 from dna.launch import Launch, launched
+from dna.meeting import meet
 
 Array = npt.NDArray[Any]
 #: Seconds that a rank waits for the others before it gives up, beyond a step's own limit.
@@ -185,9 +186,10 @@ def _begin(launch: Launch, device: str, timeout: timedelta) -> Any:
     backend = "cpu:gloo,cuda:nccl" if cuda and torch.cuda.is_available() else "gloo"
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
+        name = meet(store, rank, size, timeout.total_seconds())
         dist.init_process_group(
             backend,
-            store=PrefixStore("group", store),
+            store=PrefixStore(f"{name}/group", store),
             rank=rank,
             world_size=size,
             timeout=timeout,
@@ -195,4 +197,4 @@ def _begin(launch: Launch, device: str, timeout: timedelta) -> Any:
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
         raise RanksApart(f"the {launch.size} ranks cannot meet ({reason})") from error
-    return PrefixStore("end", store)
+    return PrefixStore(f"{name}/end", store)

@@ -91,19 +91,21 @@ def test_replays_of_images_are_shared_out_too(tmp_path):
 
 def test_two_ranks_repeat_themselves_and_recover_from_kills(two, tmp_path):
     folder, log = tmp_path / "killed", tmp_path / "killed.log"
-    process = ranked.started(2, [*words(folder), "--resume"], log, restarts=5)
-    assert ranked.kill_ranks(process, folder, 2, random.Random(7)) == 2
-    assert process.wait(timeout=240) == 0, log.read_text()[-2000:]
+    with ranked.ended(
+        ranked.started(2, [*words(folder), "--resume"], log, restarts=5)
+    ) as process:
+        assert ranked.kill_ranks(process, folder, 2, random.Random(7)) == 2
+        assert process.wait(timeout=240) == 0, log.read_text()[-2000:]
     assert computed(folder) == computed(two)
     assert json.loads((folder / "machine.json").read_text())["exact"] is True
 
 
 def test_a_signal_saves_on_all_ranks_and_resuming_is_exact(two, tmp_path):
     folder, log = tmp_path / "cut", tmp_path / "cut.log"
-    process = ranked.started(2, words(folder), log)
-    assert ranked.wait_for(folder, 3, process)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=120) != 0
+    with ranked.ended(ranked.started(2, words(folder), log)) as process:
+        assert ranked.wait_for(folder, 3, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) != 0
     (line,) = said(log)
     assert line.startswith(
         "dna: stopped by SIGTERM; `torchrun --nproc-per-node 2 -m dna resume"

@@ -198,3 +198,11 @@ def _begin(launch: Launch, device: str, timeout: timedelta) -> Any:
         reason = " ".join(str(error).split())[:120]
         raise RanksApart(f"the {launch.size} ranks cannot meet ({reason})") from error
     return PrefixStore(f"{name}/end", store)
+
+
+def backends() -> list[str]:
+    """How ranks of this torch can talk to each other."""
+    if not dist.is_available():
+        return []
+    known = {"gloo": dist.is_gloo_available(), "nccl": dist.is_nccl_available()}
+    return [name for name, there in known.items() if there]

@@ -80,14 +80,15 @@ def check_alike(world: World, tensors: Mapping[str, Tensor], iteration: int) -> 
     """Ranks hold the same bits of everything that is learned, or the run ends here."""
     if world.size == 1:
         return
-    mine = np.stack([np.frombuffer(_digest(x), np.uint8) for x in tensors.values()])
+    names = sorted(tensors)  # a restored optimizer may have them in any order
+    mine = np.stack([np.frombuffer(_digest(tensors[name]), np.uint8) for name in names])
     first, *others = world.gather(mine)
     for rank, other in enumerate(others, 1):
         apart = np.flatnonzero((first != other).any(axis=1))
         if len(apart):
-            name = list(tensors)[apart[0]]
             raise RanksApart(
-                f"iteration {iteration}: rank {rank} is no longer like rank 0 ({name}); "
+                f"iteration {iteration}: rank {rank} is no longer like rank 0 "
+                f"({names[apart[0]]}); "
                 "checkpoints are untouched, `dna resume` goes back to the last"
             )
 

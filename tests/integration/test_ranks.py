@@ -132,7 +132,9 @@ def test_a_run_of_one_rank_does_not_go_on_with_two(one, tmp_path, capfd):
 
 def test_agents_that_cannot_be_shared_out_are_refused_in_one_line(tmp_path):
     log = tmp_path / "log"
-    code, lines = finished(2, [*words(tmp_path / "run"), "agents=9", "horizon=64"], log)
+    run = ["agents=9" if word == "agents=8" else word for word in CARTPOLE]
+    run = ["horizon=64" if word == "horizon=16" else word for word in run]
+    code, lines = finished(2, words(tmp_path / "run", run), log)
     assert code != 0
     assert exit_codes(log) == {2}
     assert len(lines) == 1

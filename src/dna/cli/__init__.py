@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from dna.cli import look, measure, noise, paper, play, report, run
-from dna.cli.ranks import is_quiet, leave_in_peace
+from dna.cli.ranks import is_quiet, leave, leave_in_peace
 from dna.errors import DnaError
 from dna.signals import stop_signals
 
@@ -61,6 +61,12 @@ report.register(app)
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; the value is its exit code."""
+    code = _run(argv)
+    leave(code)
+    return code
+
+
+def _run(argv: list[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     warnings.showwarning = _note

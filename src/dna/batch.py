@@ -10,16 +10,18 @@ columns, `minibatches` cuts it into batches that hold their observations too:
     advantage  [B]      Â
     v_targ     [B]      V_targ
     weight     [B]      1, or 0 for a row that only carried a reset
+    portion    [B]      on several ranks: the row's part of its whole mini-batch's weight
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dna.frames import Frames, Joined, moved
+from dna.share import ALONE, Share
 
 Batch = dict[str, Tensor]
 #: Rows of observations: `obs[index]` and `len(obs)` are all that is asked of them.
@@ -40,6 +42,7 @@ class Rollout:  # axes [N, A, …]: horizon, agents
     final_obs: Tensor  # [K, …] true last observations of the K truncated steps
     final_index: Tensor  # [K, 2] their (t, a)
     value: Tensor | None = None  # [N, A] V_π while acting, where one network has it
+    share: Share = ALONE  # on several ranks: which agents A are of all
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Experience:
 
     obs: Observations
     columns: Batch
+    share: Share = ALONE  # on several ranks: which rows of the run these are
 
     @classmethod
     def of(cls, batch: Batch) -> "Experience":
@@ -69,7 +73,11 @@ class Experience:
 
     def with_columns(self, columns: Batch) -> "Experience":
         """The same observations with more columns beside, or other ones."""
-        return Experience(self.obs, self.columns | columns)
+        return replace(self, columns=self.columns | columns)
+
+    def over_all(self, function: Callable[..., Tensor], *names: str) -> Tensor:
+        """`function` of whole columns, those of all ranks; this rank's rows of the result."""
+        return self.share.part(function(*(self.share.whole(self[name]) for name in names)))
 
     def to(self, device: torch.device) -> "Experience":
         """On a device, observations as the bytes they are; a replay's stay on the host."""
@@ -78,7 +86,8 @@ class Experience:
             obs = moved(obs, device)
         elif isinstance(obs, Frames):
             obs = obs.to(device)
-        return Experience(obs, {name: moved(c, device) for name, c in self.columns.items()})
+        columns = {name: moved(c, device) for name, c in self.columns.items()}
+        return Experience(obs, columns, self.share)
 
 
 def minibatches(
@@ -87,14 +96,32 @@ def minibatches(
     """One epoch: every row once, in a fresh order, `size` rows at a time.
 
     For a step that walks several, so many mini-batches come one behind the other in one batch.
+    On several ranks rows and order are those of the run; each rank gets its own of them.
     """
-    order = torch.from_numpy(rng.permutation(len(experience)))
+    world = experience.share.world
+    order = torch.from_numpy(rng.permutation(len(experience) * world.size))
     parts = list(torch.split(order, size))
+    if world.size > 1:
+        yield from _own_parts(experience, parts)
+        return
     if not isinstance(experience.obs, Tensor):
         # Which rows meet is what counts; in order they are found faster in memory.
         parts = [part.sort().values for part in parts]
     for start in range(0, len(parts), together):
         yield experience.rows(torch.cat(parts[start : start + together]))
+
+
+def _own_parts(experience: Experience, parts: list[Tensor]) -> Iterator[Batch]:
+    """This rank's rows of each mini-batch, and how much they weigh in it."""
+    share = experience.share
+    weights = share.whole(experience["weight"].cpu())
+    for part in parts:
+        own = share.rows(part).sort().values
+        total = weights[part].sum().clamp(min=1.0)
+        mb = experience.rows(own if len(own) else torch.zeros(1, dtype=torch.int64))
+        if not len(own):  # it must not stay away from the sum of the gradients
+            mb["weight"] = torch.zeros_like(mb["weight"])
+        yield mb | {"portion": mb["weight"] / total.to(mb["weight"].device)}
 
 
 @torch.no_grad()

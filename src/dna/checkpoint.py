@@ -6,6 +6,7 @@ counters, PPG's replay, and the environments themselves where they can be saved.
 need no state (`dna.randomness`), and schedules are functions of the interactions.
 """
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -17,36 +18,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dna.batch import Experience
+from dna.accord import on_first, together
 from dna.envs import Array
-from dna.errors import EnvironmentFailure, StorageFailure
-from dna.frames import Frames
+from dna.errors import BadInput, EnvironmentFailure, StorageFailure
+from dna.flat import check_moments
 from dna.networks import Networks
+from dna.partwise import write_together
 from dna.probe import Probe
-from dna.replay import COLUMNS, Replay
+from dna.progress import progress_of
+from dna.replay import Replay
 from dna.rollout import Collector
 from dna.slashes import arrays_of, numbered, prefixed, under
-from dna.storage import (
-    read_folder,
-    read_manifest,
-    remove,
-    tensor_bytes,
-    tensors_from,
-    write_folder,
-)
+from dna.storage import read_folder, read_manifest, remove, tensor_bytes, tensors_from
 from dna.strict import parse_json
+from dna.world import SOLO, World
 
 #: Names of checkpoints; whatever else lies beside them is not ours.
 NAME = re.compile(r"[0-9]{12,}")
-#: What `state.json` holds of a run's progress.
-KINDS = {
-    "iteration": int,
-    "interactions": int,
-    "lengths": dict,
-    "resumes": int,
-    "inexact": list,
-    "setting": dict,
-}
+#: What each rank has of its own; the rest is in the file of rank 0.
+OWN = ("collector/", "env/", "replay/")
 
 
 @dataclass(frozen=True)
@@ -76,22 +66,25 @@ class Parts:
 
 
 def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> Path:
-    """Write `checkpoints/<interactions>`; `progress` is what `Saved` gives back."""
-    scores = parts.collector.scores
+    """Write `checkpoints/<interactions>`; `progress` is what `Saved` gives back.
+
+    Of several ranks each writes its part, or none does.
+    """
+    scores, world = parts.collector.scores, parts.collector.world
     state = progress | {"interactions": scores.interactions, "score": scores.score}
     state |= {"replay": len(parts.replay.rollouts)}
+    state |= {"ranks": world.size} if world.size > 1 else {}
     target = folder / "checkpoints" / f"{scores.interactions:012d}"
-    if target.exists():
+    if on_first(world, target.exists):
         try:
-            load(target, digest)
+            together(world, lambda: load(target, digest, world=world))
             return target  # the same state: there is nothing to gain by putting it at risk
         except StorageFailure:
-            remove(target)
-    files = {
-        "state.json": json.dumps(state, indent=2).encode(),
-        "rank0.safetensors": tensor_bytes(_tensors(parts)),
-    }
-    write_folder(target, files, {"digest": digest})
+            on_first(world, lambda: remove(target))
+    files = {f"rank{world.rank}.safetensors": tensor_bytes(_tensors(parts))}
+    if world.rank == 0:
+        files = {"state.json": json.dumps(state, indent=2).encode()} | files
+    write_together(world, target, files, {"digest": digest})
     return target
 
 
@@ -110,6 +103,11 @@ def learned(parts: Parts) -> dict[str, Tensor]:
     return tensors | _as_tensors(arrays)
 
 
+def common(learned: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What of it all ranks must hold alike: all but each agent's running return."""
+    return {n: x for n, x in learned.items() if n != "collector/reward/running"}
+
+
 def _tensors(parts: Parts) -> dict[str, Tensor]:
     tensors, collector = learned(parts), parts.collector
     arrays = prefixed("collector", collector.state())
@@ -117,9 +115,11 @@ def _tensors(parts: Parts) -> dict[str, Tensor]:
         arrays |= prefixed("noise", parts.probe.state())
     if collector.env.inexact is None:
         arrays |= prefixed("env", collector.env.snapshot())
-    for index, rollout in enumerate(parts.replay.rollouts):
-        tensors |= {f"replay/{index}/{k}": v for k, v in _rollout_tensors(rollout).items()}
-    return tensors | _as_tensors(arrays)
+    tensors |= {f"replay/{name}": tensor for name, tensor in parts.replay.state().items()}
+    tensors |= _as_tensors(arrays)
+    if collector.world.rank == 0:
+        return tensors
+    return {name: tensor for name, tensor in tensors.items() if name.startswith(OWN)}
 
 
 def _as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
@@ -132,15 +132,19 @@ def names(folder: Path) -> list[str]:
     return sorted(name for name in found if NAME.fullmatch(name))
 
 
-def latest(folder: Path, digest: str, rejected: tuple[str, ...] = ()) -> Saved | None:
+def latest(
+    folder: Path, digest: str, rejected: tuple[str, ...] = (), world: World = SOLO
+) -> Saved | None:
     """The newest checkpoint of this very run that verifies; None when it has none at all.
 
-    `rejected` are reasons why as many of the newest are out of the question already.
+    `rejected` are reasons why as many of the newest are out of the question already. Several
+    ranks take the same one: each verifies what it reads of it.
     """
-    found = names(folder)
+    found = on_first(world, lambda: names(folder))
     for name in reversed(found[: len(found) - len(rejected)]):
+        words = (folder / "checkpoints" / name, digest, rejected, world)
         try:
-            return load(folder / "checkpoints" / name, digest, rejected)
+            return together(world, functools.partial(load, *words))
         except StorageFailure as error:
             rejected = (*rejected, str(error))
     if rejected:
@@ -150,36 +154,35 @@ def latest(folder: Path, digest: str, rejected: tuple[str, ...] = ()) -> Saved |
     return None
 
 
-def load(path: Path, digest: str, rejected: tuple[str, ...] = ()) -> Saved:
+def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World = SOLO) -> Saved:
     """One checkpoint, verified, and of the run with this digest."""
-    files = read_folder(path)
+    own = f"rank{world.rank}.safetensors"
+    only = None if world.size == 1 else {"state.json", "rank0.safetensors", own}
+    files = read_folder(path, only)
     about = read_manifest(path)["about"]
     if about.get("digest") != digest:
         raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
     try:
         state = parse_json(files["state.json"], path / "state.json")
+        _check_ranks(path, state.get("ranks", 1), world)
         tensors = tensors_from(files["rank0.safetensors"], str(path))
+        if world.rank:
+            shared = {k: v for k, v in tensors.items() if not k.startswith(OWN)}
+            tensors = shared | tensors_from(files[own], str(path))
         if f"{state['interactions']:012d}" != path.name:
             raise StorageFailure(f"{path}: under another name (of {state['interactions']})")
-        progress = {name: _of_kind(state[name], kind) for name, kind in KINDS.items()}
-        progress["lengths"] = _lengths(state["lengths"])
-        return Saved(path=path, tensors=tensors, rejected=rejected, **progress)
+        return Saved(path=path, tensors=tensors, rejected=rejected, **progress_of(state))
     except (KeyError, ValueError, TypeError) as error:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
 
 
-def _of_kind(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{value!r:.40} is no {kind.__name__}")
-    return value
-
-
-def _lengths(value: Any) -> Any:
-    """Of the logs: without them, all would be cut to nothing."""
-    known = isinstance(value, dict) and "metrics.jsonl" in value
-    if not known or not all(isinstance(n, int) and n >= 0 for n in value.values()):
-        raise TypeError("lengths of the logs")
-    return value
+def _check_ranks(path: Path, ranks: Any, world: World) -> None:
+    """The parts of other shares do not fit: the environments could not go on."""
+    if ranks != world.size:
+        raise BadInput(
+            f"{path}: saved by {ranks} rank(s), but now there are {world.size}; go on with "
+            f"`torchrun --nproc-per-node {ranks} -m dna resume …`, or `dna resume` for one"
+        )
 
 
 def restore(saved: Saved, parts: Parts) -> list[str]:
@@ -194,11 +197,10 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
 def _restore(saved: Saved, parts: Parts) -> list[str]:
     networks, collector = parts.networks, parts.collector
     networks.load_state_dict(under(saved.tensors, "networks"))
-    rollouts = numbered(saved.tensors, "replay").values()
-    parts.replay.rollouts = [_rollout_from(tensors) for tensors in rollouts]
+    parts.replay.load(numbered(saved.tensors, "replay"), collector.share)
     for phase, optimizer in parts.optimizers.items():
         slots = numbered(saved.tensors, f"optimizer/{phase}")
-        _check_moments(slots, optimizer, f"{saved.path}: {phase}")
+        check_moments(slots, optimizer, f"{saved.path}: {phase}")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
     if networks.normalizer is not None:
@@ -213,17 +215,6 @@ def _restore(saved: Saved, parts: Parts) -> list[str]:
     return [] if trouble is None else [trouble]
 
 
-def _check_moments(
-    slots: dict[int, dict[str, Tensor]], optimizer: torch.optim.Adam, name: str
-) -> None:
-    """Moments of another length would be read past their end."""
-    (vector,) = optimizer.param_groups[0]["params"]
-    for index, moments in slots.items():
-        shapes = {moments[slot].shape for slot in ("exp_avg", "exp_avg_sq")}
-        if index != 0 or shapes != {vector.shape}:
-            raise StorageFailure(f"{name}: its moments are not of these weights")
-
-
 def _restore_env(collector: Collector, state: Mapping[str, Array]) -> str | None:
     if not state:
         reason = collector.env.inexact or "it was saved without its environments"
@@ -234,16 +225,3 @@ def _restore_env(collector: Collector, state: Mapping[str, Array]) -> str | None
         collector.restart()
         return f"environments were restarted ({error})"
     return None
-
-
-def _rollout_tensors(rollout: Experience) -> dict[str, Tensor]:
-    obs = {"obs": rollout.obs} if isinstance(rollout.obs, Tensor) else {}
-    if isinstance(rollout.obs, Frames):
-        obs = {f"frames/{k}": v for k, v in rollout.obs.state().items()}
-    return obs | rollout.columns
-
-
-def _rollout_from(tensors: dict[str, Tensor]) -> Experience:
-    frames = under(tensors, "frames")
-    columns = {name: tensors[name] for name in COLUMNS}
-    return Experience(Frames.load(frames) if frames else tensors["obs"], columns)

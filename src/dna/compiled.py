@@ -39,6 +39,7 @@ class Compiled:
         self.eager = Eager(phase, networks, weights, clock=clock)
         self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
         self.probe: Probe | None = None
+        self.world = self.eager.world  # of one: ranks take plain steps
         self.phase, self.weights, self.minibatches = phase, weights, steps
         self.theta = self.eager.vector.detach()  # one and the same tensor in every call
         self.objective = _Objective(phase, networks)

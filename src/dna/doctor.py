@@ -17,9 +17,11 @@ from dna.envs import Making, Step, VectorEnv, make
 from dna.envs.factory import factory
 from dna.envs.procgen import load_qt
 from dna.errors import BadInput, DnaError
+from dna.launch import launched
 from dna.machine import versions
 from dna.presets import for_environment
 from dna.randomness import generator, integer
+from dna.world import backends
 from dna.worlds import ATARI, PROCGEN
 
 #: Extra → the modules it brings and what they are for.
@@ -50,6 +52,7 @@ def installation() -> Iterator[Finding]:
     """Versions, and what each missing extra would bring."""
     known = {name: version for name, version in versions().items() if version}
     yield Finding("ok", ", ".join(f"{name} {version}" for name, version in known.items()))
+    yield Finding("ok", ranks())
     for extra, (modules, what) in EXTRAS.items():
         missing = [name for name in modules if importlib.util.find_spec(name) is None]
         if missing:
@@ -59,6 +62,12 @@ def installation() -> Iterator[Finding]:
             yield Finding("ok", f"{what}: installed")
             if extra == "procgen":
                 yield _qt()
+
+
+def ranks() -> str:
+    """How many processes share the work here, and how they could talk."""
+    launch, ways = launched(), ", ".join(backends()) or "none"
+    return f"ranks: {launch.size} (torchrun makes more), joined by: {ways}"
 
 
 def _qt() -> Finding:

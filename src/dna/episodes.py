@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dna.envs import Array, Step
+from dna.share import Share
 
 #: The paper's score: the mean over the last so many finished episodes.
 WINDOW = 100
@@ -49,14 +50,20 @@ class Scores:
             self.returns += step.unseen
         self.lengths += step.valid
         if count:
-            self.interactions += int(step.valid.sum())
+            self._count(int(step.valid.sum()))
         for agent in np.flatnonzero(step.ended & step.valid):
             score, length = float(self.returns[agent]), int(self.lengths[agent])
             if count:
-                self.episodes += 1
-                self.window.append((score, length))
-                self.fresh.append(Episode(self.interactions, int(agent), score, length))
+                self._finish(int(agent), score, length)
             self.returns[agent], self.lengths[agent] = 0.0, 0
+
+    def _count(self, interactions: int) -> None:
+        self.interactions += interactions
+
+    def _finish(self, agent: int, score: float, length: int) -> None:
+        self.episodes += 1
+        self.window.append((score, length))
+        self.fresh.append(Episode(self.interactions, agent, score, length))
 
     def state(self) -> dict[str, Array]:
         """What a checkpoint holds; what is finished was written to the log."""
@@ -88,3 +95,38 @@ class Scores:
     def length(self) -> float | None:
         """Mean length of the last 100 episodes."""
         return float(np.mean([length for _, length in self.window])) if self.window else None
+
+    def settle(self) -> None:
+        """A rollout has ended; on one rank everything was counted at once."""
+
+
+class RankScores(Scores):
+    """Scores of all ranks, of which each plays its own agents.
+
+    While a rollout lasts a rank notes what happened at which step; then all are told, and
+    count it in the order in which one rank would have seen it.
+    """
+
+    def __init__(self, share: Share) -> None:
+        super().__init__(share.each)
+        self.share = share
+        self.steps: list[int] = []  # interactions of each step
+        self.ended: list[tuple[float, ...]] = []  # (step, agent, score, length)
+
+    def _count(self, interactions: int) -> None:
+        self.steps.append(interactions)
+
+    def _finish(self, agent: int, score: float, length: int) -> None:
+        self.ended.append((len(self.steps) - 1, self.share.first + agent, score, length))
+
+    def settle(self) -> None:
+        """Count the rollout of all ranks."""
+        world = self.share.world
+        reached = self.interactions + np.cumsum(sum(world.gather(np.array(self.steps))))
+        ended = np.array(self.ended, np.float64).reshape(-1, 4)
+        parts = [np.frombuffer(part) for part in world.gather_bytes(ended.tobytes())]
+        for t, agent, score, length in sorted(np.concatenate(parts).reshape(-1, 4).tolist()):
+            self.interactions = int(reached[int(t)])
+            super()._finish(int(agent), score, int(length))
+        self.interactions = int(reached[-1])
+        self.steps, self.ended = [], []

@@ -12,6 +12,7 @@ class DnaError(Exception):
     """Something the user can mend; `exit_code` is what the command line returns."""
 
     exit_code = 1
+    quiet: bool | None = None  # of several ranks: whether another one says it
 
 
 class BadInput(DnaError):
@@ -60,6 +61,12 @@ class StorageFailure(DnaError):
     """A file that cannot be written, read or trusted."""
 
     exit_code = 6
+
+
+class RanksApart(DnaError):
+    """The ranks of a run are no longer alike, or one of them is gone."""
+
+    exit_code = 7
 
 
 class Preempted(DnaError):

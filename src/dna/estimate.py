@@ -29,10 +29,12 @@ def estimate(
         "v_targ": flat(v_targ),
         "weight": flat(rollout.weight),
     }
-    explained = explained_variance(flat(value[:-1]), columns["v_targ"], columns["weight"])
+    share = rollout.share
+    seen = (flat(value[:-1]), columns["v_targ"], columns["weight"])
+    explained = explained_variance(*(share.whole(column) for column in seen))
     obs, rows = rollout.obs, horizon * agents
     taken = obs[:rows] if isinstance(obs, Tensor) else obs.head(rows)
-    return Experience(taken, columns), {"returns/explained_variance": explained}
+    return Experience(taken, columns, share), {"returns/explained_variance": explained}
 
 
 def _values(rollout: Rollout, networks: Networks) -> Tensor:

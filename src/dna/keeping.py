@@ -3,6 +3,7 @@
 Kept are the newest three, the best score, and the first of every tenth of the run.
 """
 
+import functools
 import json
 import time
 import warnings
@@ -11,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dna import checkpoint
+from dna.accord import texts, together
 from dna.config import Config
 from dna.errors import StorageFailure
-from dna.storage import read, read_json, remove, set_aside, sweep
+from dna.storage import PARTIAL, read, read_json, remove, set_aside
+from dna.world import SOLO, World
 
 #: Newest checkpoints to keep, and how often saving may fail before the run gives up.
 NEWEST, TRIES = 3, 3
@@ -45,18 +48,25 @@ def kept(marks: Mapping[str, Mark], total: int) -> set[str]:
 
 
 class Keeper:
-    """Saves a run when it is due, and forgets what need not be kept."""
+    """Saves a run when it is due, and forgets what need not be kept.
 
-    def __init__(self, folder: Path, total: int, every: int | None) -> None:
-        self.folder, self.total = folder / "checkpoints", total
+    Of several ranks all save, and fail, together; the first tidies up.
+    """
+
+    def __init__(
+        self, folder: Path, total: int, every: int | None, world: World = SOLO
+    ) -> None:
+        self.folder, self.total, self.tidy = folder / "checkpoints", total, world.rank == 0
         self.every = every or max(total // 10, 1)
         self.next = self.failures = 0
 
     def begin(self, saved: checkpoint.Saved | None) -> None:
         """Clear away what a crash left; put aside what cannot be used, and say so."""
+        self.next = self.every + (saved.interactions if saved else 0)
+        if not self.tidy:
+            return
         sweep(self.folder.parent)
         sweep(self.folder)
-        self.next = self.every + (saved.interactions if saved else 0)
         for reason in saved.rejected if saved else ():
             warnings.warn(f"not used: {reason}", RuntimeWarning, stacklevel=2)
         if saved and saved.rejected:
@@ -97,6 +107,8 @@ class Keeper:
 
     def forget(self) -> None:
         """Delete the checkpoints that need not be kept; one that stays does no harm."""
+        if not self.tidy:
+            return
         marks: dict[str, Mark] = {}
         for name in checkpoint.names(self.folder.parent):
             try:
@@ -111,6 +123,12 @@ class Keeper:
             warnings.warn(f"old checkpoints stay: {error}", RuntimeWarning, stacklevel=2)
 
 
+def sweep(folder: Path) -> None:
+    """Delete what a crash left half-written in a folder."""
+    for path in folder.glob(f"{PARTIAL}*"):
+        remove(path)
+
+
 def restored(
     saved: checkpoint.Saved, parts: checkpoint.Parts, digest: str
 ) -> tuple[checkpoint.Saved, list[str]]:
@@ -118,12 +136,13 @@ def restored(
 
     One that verifies may still not fit, when it was made by hand or by another version.
     """
-    folder = saved.path.parent.parent
+    folder, world = saved.path.parent.parent, parts.collector.world
     while True:
         try:
-            return saved, checkpoint.restore(saved, parts)
+            found = together(world, functools.partial(checkpoint.restore, saved, parts))
+            return saved, texts(world, found)
         except StorageFailure as error:
-            older = checkpoint.latest(folder, digest, (*saved.rejected, str(error)))
+            older = checkpoint.latest(folder, digest, (*saved.rejected, str(error)), world)
             assert older is not None  # it raises when all are rejected
             saved = older
 

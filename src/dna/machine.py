@@ -35,7 +35,7 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def describe(device: torch.device, env_threads: int | None) -> dict[str, Any]:
+def describe(device: torch.device, env_threads: int | None, ranks: int = 1) -> dict[str, Any]:
     """This process's machine, as plain JSON."""
     return {
         "versions": versions(),
@@ -45,6 +45,7 @@ def describe(device: torch.device, env_threads: int | None) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "ranks": ranks,
         "torch_threads": torch.get_num_threads(),
         "env_threads": env_threads or "auto",
         "git": _git(),

@@ -20,6 +20,7 @@ from dna.packed import divisors, elements, numbers
 from dna.spaces import ActionSpec, ObservationSpec
 from dna.statistics import ObservationNormalizer
 from dna.unpack import Unpack, forbid
+from dna.world import SOLO, World
 
 #: Width of the random projection of appendix J.
 PROJECTION = 16
@@ -177,11 +178,12 @@ class Networks(nn.Module):
         """V of many states, in chunks, without gradient, on the host."""
         return in_chunks(self.v, obs).cpu()
 
-    def observe(self, obs: npt.NDArray[Any]) -> None:
-        """Add states to the shared statistics, and use them from now on."""
+    def observe(self, obs: npt.NDArray[Any], world: World = SOLO) -> None:
+        """Add states, of all ranks, to the shared statistics, and use them from now on."""
         if self.normalizer is None:
             return
-        self.normalizer.update(numbers(self.obs, obs) if self.obs.kind == "packed" else obs)
+        seen = numbers(self.obs, obs) if self.obs.kind == "packed" else obs
+        self.normalizer.update(seen, world)
         self.refresh()
 
     def refresh(self) -> None:

@@ -20,6 +20,7 @@ from dna.errors import NonFinite
 from dna.flat import FlatWeights
 from dna.networks import Networks
 from dna.phases import Metrics, freeze, is_mean_over_rows, loss
+from dna.world import SOLO, World
 
 #: Looks at a phase's frozen data before its first step; returns what to log of it.
 Probe = Callable[[AnyPhase, Experience, float], dict[str, float]]
@@ -32,6 +33,7 @@ class Step(Protocol):
     minibatches: int  # that it takes at once
     optimizer: torch.optim.Adam
     clock: Clock
+    world: World  # the ranks that have the rest of each mini-batch
 
     def __call__(self, data: Batch, progress: float) -> Metrics:
         """Learn from these rows; the mean of the steps' metrics."""
@@ -57,6 +59,7 @@ def run_phase(
     meter, before = Meter(), rng.bit_generator.state
     for batch in step.clock.each("gather", _walk(phase, step, data, rng)):
         meter.add(step(batch, progress))
+    meter.add_up(step.world)
     try:
         means = meter.means(phase.name)
     except NonFinite as error:
@@ -93,7 +96,9 @@ class Eager:
         weights: FlatWeights,
         micro: int | None = None,
         clock: Clock | None = None,
+        world: World = SOLO,
     ) -> None:
+        self.world = world
         self.phase, self.networks, self.clock = phase, networks, clock or Clock()
         self.probe: Probe | None = None
         self.rows = phase.sgd.minibatch
@@ -107,24 +112,33 @@ class Eager:
         assert gradient is not None
         gradient.zero_()
         metrics = self._accumulate(data, progress)
+        if self.world.size > 1:
+            with self.clock("ranks"):
+                self.world.sum_(gradient)
         with self.clock("optimizer"):
             norm = clip(gradient, self.phase.sgd.max_gradient_norm)
             self.optimizer.step()
-        return metrics | {"gradient_norm": norm}
+        # Metrics are parts of a mean that `Meter` adds up; the norm is the same on all ranks.
+        return metrics | {
+            "gradient_norm": norm if self.world.size == 1 else norm / self.world.size
+        }
 
     def _accumulate(self, mb: Batch, progress: float) -> Metrics:
         """The mini-batch's gradient, in pieces small enough for the caches.
 
-        A loss is a mean over weighted rows, so each piece counts by its share of the weight.
+        A loss is a mean over weighted rows, so each piece counts by its share of the weight:
+        that of the whole mini-batch, of which other ranks may have the rest.
         """
-        if self.rows <= self.micro:
+        if self.rows <= self.micro and self.world.size == 1:
             objective, metrics = loss(self.phase, self.networks, mb, progress)
             objective.backward()  # type: ignore[no-untyped-call]
             return metrics
         total, sums = mb["weight"].sum().clamp(min=1.0), dict[str, Tensor]()
-        for start in range(0, self.rows, self.micro):
+        for start in range(0, len(mb["weight"]), self.micro):
             piece = {name: column[start : start + self.micro] for name, column in mb.items()}
             share = piece["weight"].sum().clamp(min=1.0) / total
+            if self.world.size > 1:
+                share = piece["portion"].sum()
             objective, metrics = loss(self.phase, self.networks, piece, progress)
             (objective * share).backward()  # type: ignore[no-untyped-call]
             for name, value in metrics.items():
@@ -154,6 +168,13 @@ class Meter:
         self.seen.append(metrics)
         for name, value in metrics.items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def add_up(self, world: World) -> None:
+        """Each rank has the parts of its own rows: the whole is their sum."""
+        if world.size > 1 and self.sums:
+            whole = torch.stack([total.double() for total in self.sums.values()])
+            world.sum_(whole)
+            self.sums = dict(zip(self.sums, whole.unbind(), strict=True))
 
     def means(self, phase: str) -> dict[str, float]:
         """`<phase>/<metric>`; one float() per phase, not per mini-batch: each is a sync."""

@@ -53,7 +53,7 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, epsilon: float) -> Tenso
 @freeze.register(Joint)
 def _(phase: Policy | Joint, networks: Networks, data: Experience) -> Batch:
     if phase.normalize_advantage == "batch":
-        return {"advantage": normalized(data["advantage"], data["weight"])}
+        return {"advantage": data.over_all(normalized, "advantage", "weight")}
     return {}
 
 

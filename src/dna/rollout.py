@@ -12,17 +12,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dna.accord import asked, total
 from dna.acting import make_actor
 from dna.batch import Rollout
 from dna.clock import Clock
 from dna.config import Config
 from dna.envs import Array, State, Step, VectorEnv
-from dna.episodes import Scores
+from dna.episodes import RankScores, Scores
 from dna.errors import NonFinite
 from dna.frames import Frames, FrameWriter, ObservationWriter
 from dna.networks import Networks
 from dna.penalty import RepeatedAction
 from dna.randomness import generator
+from dna.share import ALONE, Share
 from dna.signals import Stop
 from dna.statistics import RewardNormalizer
 from dna.watchdog import Watch
@@ -38,8 +40,11 @@ class Collector:
         config: Config,
         seed: int,
         watch: Watch | None = None,
+        share: Share = ALONE,
     ) -> None:
         self.watch = watch or Watch()
+        self.share = share if share.world.size > 1 else Share(agents=env.agents)
+        self.world = share.world
         self.env, self.networks, self.config, self.seed = env, networks, config, seed
         self.values = config.returns.values == "acting"
         self.actor = make_actor(networks, env.agents, values=self.values)
@@ -47,13 +52,13 @@ class Collector:
         self.reward_normalizer: RewardNormalizer | None = None
         if norm is not None:
             self.reward_normalizer = RewardNormalizer(
-                env.agents, config.returns.gamma, norm.clip, norm.episode_end
+                env.agents, config.returns.gamma, norm.clip, norm.episode_end, self.world
             )
         self.penalty: RepeatedAction | None = None
         if config.repeat_penalty is not None:
             amount, after = config.repeat_penalty.amount, config.repeat_penalty.after
             self.penalty = RepeatedAction(env.agents, env.action.width, amount, after)
-        self.scores = Scores(env.agents)
+        self.scores = RankScores(share) if self.world.size > 1 else Scores(env.agents)
         self.restart()
 
     def restart(self) -> None:
@@ -72,33 +77,35 @@ class Collector:
         settings = self.config.warm_up
         if settings is None:
             return 0
-        rng = generator(self.seed, "warm_up")
-        steps = rng.integers(settings.low, settings.high + 1, size=self.env.agents)
+        rng, own = generator(self.seed, "warm_up"), self.share.own
+        steps = rng.integers(settings.low, settings.high + 1, size=self.share.agents)
         taken = 0
         for t in range(int(steps.max())):
-            if stop is not None and stop.asked:
+            if stop is not None and asked(self.world, stop):
                 break
-            active = steps > t if self.env.can_hold else None
+            active = steps[own] > t if self.env.can_hold else None
             moving = ~self.resetting if active is None else active
-            self.networks.observe(self.obs[moving])
+            self.networks.observe(self.obs[moving], self.world)
             if settings.actions == "uniform":
-                action = self.env.uniform(rng)
+                action = self.env.uniform(rng, self.share.agents, own)
             else:
-                noise = self.networks.distribution.draw(rng, (self.env.agents,))
-                _, action, _ = self.actor(self.obs, noise)
+                noise = self.networks.distribution.draw(rng, (self.share.agents,))
+                _, action, _ = self.actor(self.obs, noise[own])
             with self.watch:
                 step = self.env.step(action, active)
             self._learn_rewards(step, action)
             self.scores.add(step, count=False)
             taken += int(step.valid.sum())
             self._advance(step, active)
-        return taken
+        return total(self.world, taken)
 
     def collect(self, iteration: int, clock: Clock) -> Rollout:
         """Run π in every environment for N steps."""
         horizon, agents = self.config.horizon, self.env.agents
         rng = generator(self.seed, "act", iteration)
-        noise = self.networks.distribution.draw(rng, (horizon, agents))
+        # Drawn for all ranks: each takes what one rank would have given these agents.
+        noise = self.networks.distribution.draw(rng, (horizon, self.share.agents))
+        noise = noise[:, self.share.own]
         stack = self.networks.obs.stack
         states = (
             ObservationWriter(horizon + 1, self.obs)
@@ -109,7 +116,7 @@ class Collector:
         for t in range(horizon):
             with clock("inference"):
                 seen = self.obs[~self.resetting] if self.resetting.any() else self.obs
-                self.networks.observe(seen)
+                self.networks.observe(seen, self.world)
                 pi, action, value = self.actor(self.obs, noise[t])
                 if not np.isfinite(pi).all():  # an environment would choke on such actions
                     raise NonFinite("π's output is not finite", {"obs": self.obs, "pi": pi})
@@ -123,7 +130,8 @@ class Collector:
                 rows.terminated[t] |= rows.done[t]
             self._advance(step)
             states.add(t + 1, self.obs, step.done, self.elapsed)
-        return rows.rollout(states.finish(), self.values)
+        self.scores.settle()
+        return rows.rollout(states.finish(), self.values, self.share)
 
     def _advance(self, step: Step, active: npt.NDArray[np.bool_] | None = None) -> None:
         """Move to the next observation; environments held still keep theirs."""
@@ -202,7 +210,7 @@ class _Rows:
             if not step.terminated[agent]:
                 self.finals[t, agent] = last
 
-    def rollout(self, obs: Tensor | Frames, values: bool) -> Rollout:
+    def rollout(self, obs: Tensor | Frames, values: bool, share: Share) -> Rollout:
         finals = [torch.from_numpy(last) for last in self.finals.values()]
         pi, action = torch.from_numpy(self.pi), torch.from_numpy(self.action)
         return Rollout(
@@ -217,4 +225,5 @@ class _Rows:
             final_obs=torch.stack(finals) if finals else obs[:0],
             final_index=torch.tensor(list(self.finals), dtype=torch.int64).reshape(-1, 2),
             value=torch.from_numpy(self.value) if values else None,
+            share=share,
         )

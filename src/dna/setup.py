@@ -12,8 +12,11 @@ from dna.config import Config, Distil
 from dna.encoders import NATURE_MINIMUM
 from dna.envs import Making, Source, VectorEnv, make
 from dna.errors import BadInput
+from dna.launch import check_divides
 from dna.networks import Networks
 from dna.randomness import integer
+from dna.share import Share
+from dna.world import SOLO, World
 
 #: Choices that a resumed run takes over unless it is told otherwise.
 REMEMBERED = ("device", "threads", "compile", "checkpoint_every")
@@ -32,6 +35,7 @@ class How:
     restart: bool = False  # forget what the folder holds
     tensorboard: bool = True
     compile: Literal["auto", "off", "on"] = "auto"  # steps of small networks
+    world: World = SOLO  # the ranks that share the run: `dna.world.join`
 
     def asked(self) -> dict[str, Any]:
         """What the last bits may depend on, for `dna resume` to do it alike."""
@@ -58,15 +62,18 @@ def _check_constraint(phase: Distil, kind: str) -> None:
         )
 
 
-def default_threads(env: VectorEnv) -> int:
-    """Small networks lose more to the threads' rendezvous than they gain."""
+def default_threads(env: VectorEnv, ranks: int = 1) -> int:
+    """Small networks lose more to the threads' rendezvous than they gain.
+
+    `ranks` share the machine's cores.
+    """
     large = any(min(shape[:2]) >= NATURE_MINIMUM for shape in env.observation.images)
-    return os.cpu_count() or 1 if large else 1
+    return max((os.cpu_count() or 1) // ranks, 1) if large else 1
 
 
 def tune(how: How, env: VectorEnv) -> None:
     """Set this process up for the work ahead: torch's threads, the allocator."""
-    torch.set_num_threads(how.threads or default_threads(env))
+    torch.set_num_threads(how.threads or default_threads(env, how.world.local_size))
     if env.observation.images:
         keep_memory()
 
@@ -90,12 +97,24 @@ def keep_memory() -> None:
 def build_environments(
     config: Config, seed: int, resumes: int, how: How, source: Source
 ) -> VectorEnv:
+    """This rank's environments: all of them, on one rank."""
+    check_divides(config.agents, how.world.size)
+    share = Share(how.world, config.agents)
     seeds = tuple(integer(seed, "env", agent, resumes) for agent in range(config.agents))
-    making = Making(config.agents, seeds, how.env_threads, how.allow_import)
+    making = Making(
+        share.each,
+        seeds[share.own],
+        how.env_threads,
+        how.allow_import,
+        neighbors=how.world.local_size,
+    )
     env = make(config.env, making, source)
-    if env.agents != config.agents:
+    if env.agents != share.each:
         env.close()
-        raise BadInput(f"agents: given {config.agents}, but the VectorEnv has {env.agents}")
+        ranks = f" of {how.world.size} ranks" if how.world.size > 1 else ""
+        raise BadInput(
+            f"agents: given {config.agents}{ranks}, but the VectorEnv has {env.agents}"
+        )
     return env
 
 
@@ -110,9 +129,11 @@ def whole_seed(seed: int) -> int:
     return number
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, world: World = SOLO) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise BadInput("--device cuda: torch sees no GPU here; use --device cpu")
+    if name == "cuda" and world.size > 1:
+        return torch.device("cuda", world.local_rank % torch.cuda.device_count())
     return torch.device(name)

@@ -14,6 +14,16 @@ class Stop:
 _active: list[Stop] = []
 
 
+def number_of(name: str | None) -> int:
+    """A signal's number; 0 for none."""
+    return int(signal.Signals[name]) if name else 0
+
+
+def name_of(number: int) -> str | None:
+    """The inverse."""
+    return signal.Signals(number).name if number else None
+
+
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
     """Signals to end set a flag, SIGUSR1 and 2 too; a second Ctrl-C stops at once.

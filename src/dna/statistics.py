@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dna.planes import sums
+from dna.world import SOLO, World
 
 Array = npt.NDArray[np.float64]
 
@@ -24,9 +25,11 @@ class RunningMoments:
         self.mean: Array = np.zeros(shape)
         self.m2: Array = np.zeros(shape)
 
-    def update(self, batch: npt.NDArray[np.generic]) -> None:
-        """Add a batch of samples; the first axis counts them."""
-        if len(batch) == 1:  # one agent steps: the common case where speed is of calls
+    def update(self, batch: npt.NDArray[np.generic], world: World = SOLO) -> None:
+        """Add a batch of samples, those of all ranks; the first axis counts them."""
+        if world.size > 1:
+            self._update_together(batch, world)
+        elif len(batch) == 1:  # one agent steps: the common case where speed is of calls
             self._add(1.0, batch[0].astype(np.float64), 0.0)
         elif batch.dtype == np.uint8 and len(batch):
             total, squares = sums(batch)  # whole numbers, so they are exact
@@ -36,6 +39,28 @@ class RunningMoments:
             samples = batch.astype(np.float64)
             mean = samples.mean(axis=0)
             self._add(float(len(batch)), mean, np.square(samples - mean).sum(axis=0))
+
+    def _update_together(self, batch: npt.NDArray[np.generic], world: World) -> None:
+        """Every rank adds every rank's samples, in the order of ranks: the same bits on all."""
+        exact = batch.dtype == np.uint8  # sums of whole numbers: also the bits of one rank
+        if exact:
+            one, two = sums(batch) if len(batch) else (self.mean * 0, self.m2 * 0)
+        else:
+            own = RunningMoments(self.mean.shape)
+            own.update(batch)
+            one, two = own.mean, own.m2
+        size = self.mean.size
+        mine = np.concatenate([[float(len(batch))], np.ravel(one), np.ravel(two)])
+        parts = world.gather(mine)
+        if exact:
+            parts = [np.sum(parts, axis=0)]
+        seen = RunningMoments(self.mean.shape)
+        for part in parts:
+            if count := float(part[0]):
+                one, two = (x.reshape(self.mean.shape) for x in np.split(part[1:], [size]))
+                mean = one / count if exact else one
+                seen._add(count, mean, two - one * mean if exact else two)
+        self.merge(seen)
 
     def merge(self, other: "RunningMoments") -> None:
         """Add everything `other` has seen."""
@@ -75,9 +100,9 @@ class ObservationNormalizer:
         self.moments = RunningMoments(shape)
         self.divisor = divisor  # 255 for pixels; one for each element where these are mixed
 
-    def update(self, observations: npt.NDArray[np.generic]) -> None:
+    def update(self, observations: npt.NDArray[np.generic], world: World = SOLO) -> None:
         """Add a batch of states, as the environment gave them."""
-        self.moments.update(observations)
+        self.moments.update(observations, world)
 
     def shift_and_scale(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """(s_μ, 1 / (s_σ + 10⁻⁵)) of states as they reach the networks, pixels in [0, 1]."""
@@ -95,8 +120,9 @@ class RewardNormalizer:
         gamma: float,
         clip: float,
         episode_end: Literal["reset", "carry_last"] = "reset",
+        world: World = SOLO,
     ) -> None:
-        self.moments = RunningMoments()
+        self.moments, self.world = RunningMoments(), world
         self.gamma = gamma  # bound to the agent's γ: a second γ here is a classic silent bug
         self.clip = clip
         self.episode_end = episode_end
@@ -122,10 +148,10 @@ class RewardNormalizer:
             # The authors' code: the terminal step restarts R at its own reward and keeps it.
             step = reward + self.gamma * self.running * ~done
             self.running = np.where(valid, step, self.running)
-            self.moments.update(self.running[valid])
+            self.moments.update(self.running[valid], self.world)
         else:
             self.running = np.where(valid, reward + self.gamma * self.running, self.running)
-            self.moments.update(self.running[valid])
+            self.moments.update(self.running[valid], self.world)
             self.running[done & valid] = 0.0
         scale = 1.0 / np.sqrt(self.moments.variance + 1e-8)
         return np.clip(reward * scale, -self.clip, self.clip).astype(np.float32)

@@ -12,10 +12,13 @@ from typing import Literal
 from dna.clock import Clock
 from dna.compiled import Compiled
 from dna.config import AnyPhase, Config
+from dna.errors import BadInput
 from dna.flat import FlatWeights
+from dna.launch import check_divides
 from dna.networks import Networks
 from dna.optimise import Eager, Step
 from dna.phases import is_mean_over_rows
+from dna.world import SOLO, World
 
 #: A network's compilation takes about twenty seconds, which a step gives back by a
 #: millisecond at a time.
@@ -34,9 +37,12 @@ def make_steps(
     weights: FlatWeights,
     compile: Literal["auto", "off", "on"] = "auto",
     clock: Clock | None = None,
+    world: World = SOLO,
 ) -> dict[str, Step]:
     """One step, with an Adam of its own, for each phase (section 4.4)."""
     able = functools.cache(_able)  # asked for every phase, said once
+    if world.size > 1:
+        able = functools.cache(_not_with_ranks)
     steps: dict[str, Step] = {}
     for phase in config.phases:
         if compile == "on" or (compile == "auto" and pays(config, phase, networks) and able()):
@@ -45,7 +51,7 @@ def make_steps(
             steps[phase.name] = Compiled(phase, networks, weights, walked, clock)
         else:
             micro = MICRO if networks.obs.images else None
-            steps[phase.name] = Eager(phase, networks, weights, micro, clock)
+            steps[phase.name] = Eager(phase, networks, weights, micro, clock, world)
     return steps
 
 
@@ -71,6 +77,28 @@ def _able() -> bool:
         text = "no C++ compiler (g++ or clang++): going on without compiled steps"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     return found
+
+
+def _not_with_ranks() -> bool:
+    text = "steps are not compiled on several ranks: going on without"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return False
+
+
+def check_ranks(config: Config, compile: str, world: World) -> None:
+    """Refuse what several ranks cannot do exactly as one."""
+    if world.size == 1:
+        return
+    check_divides(config.agents, world.size)
+    for phase in config.phases:
+        if not is_mean_over_rows(phase):
+            key = f"{phase.name}.normalize_advantage: 'minibatch'"
+            what = key if hasattr(phase, "normalize_advantage") else f"{phase.name}: its loss"
+            raise BadInput(f"{what} is no mean over rows, which {world.size} ranks need")
+    if config.noise is not None:
+        raise BadInput(f"noise: is measured on one rank, not on {world.size}; leave it out")
+    if compile == "on":
+        raise BadInput(f"--compile on: is for one rank, not for {world.size}; leave it out")
 
 
 def _rollouts(phase: AnyPhase) -> int:

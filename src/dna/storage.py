@@ -9,7 +9,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def write(path: Path, data: bytes) -> None:
             _create(partial, data)
             disk.rename(partial, path)
         except BaseException:
-            _discard(partial)
+            discard(partial)
             raise
         _sync(path.parent)
 
@@ -73,15 +73,39 @@ def write_folder(
     folder: Path, files: Mapping[str, bytes], about: dict[str, Any] | None = None
 ) -> None:
     """Write a folder of files with a manifest of their sizes and sha256, then show it."""
-    partial, old = _partial(folder), _partial(folder)
-    listed = {n: {"bytes": len(data), "sha256": _sha256(data)} for n, data in files.items()}
-    manifest = {"format": FORMAT, "files": listed, "about": about or {}}
+    partial = begin_folder(folder)
+    try:
+        show_folder(partial, folder, add_files(partial, folder, files), about)
+    except BaseException:
+        discard(partial)
+        raise
+
+
+def begin_folder(folder: Path) -> Path:
+    """An empty folder beside it, which nobody reads."""
+    partial = _partial(folder)
     make_folder(folder.parent)
     with reported(folder):
+        disk.mkdir(partial)
+    return partial
+
+
+def add_files(partial: Path, folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Write files of what is going to be `folder`; their lines of the manifest."""
+    with reported(folder):
+        for name, data in files.items():
+            _create(partial / name, data)
+    return {n: {"bytes": len(data), "sha256": _sha256(data)} for n, data in files.items()}
+
+
+def show_folder(
+    partial: Path, folder: Path, listed: dict[str, Any], about: dict[str, Any] | None = None
+) -> None:
+    """Write the manifest, check every file, and give the folder its name."""
+    old = _partial(folder)
+    manifest = {"format": FORMAT, "files": listed, "about": about or {}}
+    with reported(folder):
         try:
-            disk.mkdir(partial)
-            for name, data in files.items():
-                _create(partial / name, data)
             _create(partial / "manifest.json", _json_bytes(manifest))
             _sync(partial)
             read_folder(partial)  # what the disk gives back is what it was given
@@ -91,19 +115,19 @@ def write_folder(
         except BaseException:
             if old.exists() and not folder.exists():
                 old.rename(folder)
-            _discard(partial)
             raise
         _sync(folder.parent)
-        _discard(old)
+        discard(old)
 
 
-def read_folder(folder: Path) -> dict[str, bytes]:
-    """The files of `write_folder`, each checked against the manifest."""
+def read_folder(folder: Path, only: Collection[str] | None = None) -> dict[str, bytes]:
+    """The files of `write_folder`, or some of them, each checked against the manifest."""
     if folder.is_symlink():
         raise StorageFailure(f"{folder}: is a link; a folder of ours never is")
-    listed = read_manifest(folder)["files"]
     files = {}
-    for name, expected in listed.items():
+    for name, expected in read_manifest(folder)["files"].items():
+        if only is not None and name not in only:
+            continue
         size = expected["bytes"]
         files[name] = read(folder / name, limit=min(size, FILE_LIMIT))
         if len(files[name]) != size or _sha256(files[name]) != expected["sha256"]:
@@ -176,12 +200,6 @@ def remove(path: Path) -> None:
             disk.unlink(path)
 
 
-def sweep(folder: Path) -> None:
-    """Delete what a crash left half-written in a folder."""
-    for path in folder.glob(f"{PARTIAL}*"):
-        remove(path)
-
-
 def set_aside(path: Path) -> Path:
     """Rename what cannot be used, so that it is neither read again nor lost."""
     aside = path.with_name(f"damaged-{path.name}-{uuid4().hex[:6]}")
@@ -194,7 +212,7 @@ def _partial(path: Path) -> Path:
     return path.with_name(f"{PARTIAL}{uuid4().hex}")
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
     """Clean up as far as possible: what stays has a name that nobody reads."""
     with suppress(StorageFailure):
         remove(path)

@@ -10,36 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from dna import checkpoint
+from dna.accord import asked, check_alike, on_first, together
 from dna.clock import Clock
 from dna.config import Config
-from dna.dashboards import TensorBoard
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
-from dna.errors import FolderBusy, Preempted
+from dna.errors import Preempted
 from dna.estimate import estimate
 from dna.faults import check_finite, dumping
 from dna.flat import FlatWeights
 from dna.folder import RunFolder
-from dna.keeping import Keeper, check_nothing_lost, restored
-from dna.lock import check_unlocked, locked
+from dna.journal import Journal
+from dna.keeping import Keeper, restored
 from dna.machine import changes, describe, said, setting
-from dna.metrics import Files, Pace, Sink
+from dna.metrics import Pace, Sink
+from dna.opening import finished, held, one_voice, where_it_stood
 from dna.optimise import due, run_phase
 from dna.policy import save_policy
 from dna.probe import attach
 from dna.randomness import generator
 from dna.replay import Replay
 from dna.rollout import Collector
-from dna.setup import (
-    How,
-    build_environments,
-    build_networks,
-    choose_device,
-    tune,
-    whole_seed,
-)
+from dna.setup import How, build_environments, build_networks, choose_device, tune, whole_seed
+from dna.share import Share
 from dna.signals import Stop, stop_signals
-from dna.steps import compiled_phases, make_steps
+from dna.steps import check_ranks, compiled_phases, make_steps
 from dna.tweak import digest
 from dna.watchdog import Watch, watching
 
@@ -53,31 +48,28 @@ def train(
     sinks: Sequence[Sink] = (),
     source: Source = None,
 ) -> dict[str, Any]:
-    """Train in this folder, continuing its newest checkpoint if it has one."""
+    """Train in this folder, continuing its newest checkpoint if it has one.
+
+    On several ranks (`how.world`) every one of them calls this; the first writes the files.
+    """
     how = how or How()
     seed, path = whole_seed(seed), Path(path)
-    folder = RunFolder(path)
-    folder.check_free()
-    check_unlocked(path)
-    if not how.restart and (result := folder.finished(config, seed)) is not None:
+    folder, world = RunFolder(path), how.world
+    check_ranks(config, how.compile, world)
+    if (result := finished(folder, config, seed, how)) is not None:
         return result
     watch, name = Watch(), config.env.id or "environment"
-    with stop_signals() as stop, watching(watch, name, how.env_timeout, path):
+    looking = watching(watch, name, how.env_timeout, path, world.report)
+    with one_voice(world), stop_signals() as stop, looking:
         seen = checkpoint.names(path)
-        old = folder.exists and not how.restart
-        saved = checkpoint.latest(path, digest(config, seed)) if old else None
-        if old and saved is None:
-            check_nothing_lost(path, config, how.checkpoint_every)
+        saved = where_it_stood(folder, config, seed, how)
         resumes = saved.resumes + 1 if saved else 0
         with watch:
             env = build_environments(config, seed, resumes, how, source)
         tune(how, env)
         try:
             run = Run(config, seed, folder, env, how, watch)
-            with locked(path):
-                if (not how.restart and folder.done) or seen != checkpoint.names(path):
-                    text = f"{path}: another process changed the run just now; try again"
-                    raise FolderBusy(text)
+            with held(folder, how, seen):
                 return run.train(saved, resumes, sinks, stop)
         finally:
             with watch:
@@ -97,64 +89,62 @@ class Run:
         watch: Watch | None = None,
     ) -> None:
         self.config, self.seed, self.folder, self.how = config, seed, folder, how
-        self.networks = build_networks(config, seed, env, choose_device(how.device))
+        world = self.world = how.world
+        self.networks = build_networks(config, seed, env, choose_device(how.device, world))
         self.clock = Clock()
         self.weights = FlatWeights(self.networks)
-        self.steps = make_steps(config, self.networks, self.weights, how.compile, self.clock)
+        words = (config, self.networks, self.weights, how.compile, self.clock, world)
+        self.steps = make_steps(*words)
         self.probe = attach(config, self.networks, seed, self.steps, self.clock)
-        self.collector = Collector(env, self.networks, config, seed, watch)
+        share = Share(world, config.agents)
+        self.collector = Collector(env, self.networks, config, seed, watch, share)
         self.replay = Replay(config.replay_length)
         self.iteration = 0
         self.resumes = 0
         self.inexact: list[str] = []  # why it is not the run that was never interrupted
-        self.keeper = Keeper(folder.path, config.interactions, how.checkpoint_every)
+        self.keeper = Keeper(folder.path, config.interactions, how.checkpoint_every, world)
         self.machine: dict[str, Any] = {}
-        self.files: Files
-        self.board: TensorBoard | None = None
+        self.journal = Journal(folder.path, config, seed, tensorboard=how.tensorboard)
 
     def train(
         self, saved: checkpoint.Saved | None, resumes: int, sinks: Sequence[Sink], stop: Stop
     ) -> dict[str, Any]:
         """Begin or go on, to the end of the budget."""
         with ExitStack() as closing:
+            sinks = sinks if self.world.rank == 0 else ()
             for sink in sinks:
                 closing.callback(sink.close)
                 sink.start()
-            if saved is None and self.folder.exists:
+            if saved is None and self.world.rank == 0 and self.folder.exists:
                 self.folder.clear()
-            own = self.open(saved, resumes)
-            for sink in own:
+            self.open(saved, resumes)
+            for sink in self.journal.sinks:
                 closing.callback(sink.close)
             self.warm_up(fresh=saved is None, stop=stop)
-            return self.loop([*own, *sinks], stop)
+            return self.loop([*self.journal.sinks, *sinks], stop)
 
-    def open(self, saved: checkpoint.Saved | None, resumes: int) -> list[Sink]:
-        """Begin the folder, or continue it from a checkpoint; returns its own sinks."""
-        self.resumes = resumes
-        if saved is None:
-            self.keeper.begin(None)
-            self.folder.begin(self.config, self.seed)
-            self.files = Files(self.folder.path)
-        else:
+    def open(self, saved: checkpoint.Saved | None, resumes: int) -> None:
+        """Begin the folder, or continue it from a checkpoint."""
+        self.resumes, new = resumes, list[str]()
+        if saved is not None:
             saved, new = restored(saved, self.parts(), digest(self.config, self.seed))
-            self.keeper.begin(saved)
             new += changes(saved.setting, self._setting())
             self.iteration = saved.iteration
-            self.files = Files(self.folder.path, saved.lengths)
-            self.inexact = [*saved.inexact, *said([*new, *self.files.missing()])]
-        if not self.how.tensorboard:
-            return [self.files]
-        step, lengths = self.collector.scores.interactions, saved.lengths if saved else {}
-        self.board = TensorBoard(self.folder.path, self.config, self.seed, lengths, step)
-        return [self.files, self.board]
+        self.keeper.begin(saved)
+        if self.world.rank == 0:
+            if saved is None:
+                self.folder.begin(self.config, self.seed)
+            lengths = saved.lengths if saved else None
+            new += self.journal.open(lengths, self.collector.scores.interactions)
+        self.inexact = [*(saved.inexact if saved else []), *said(new)]
 
     def warm_up(self, *, fresh: bool, stop: Stop) -> None:
         """Play the warm-up of a run that begins, and describe the machine."""
         with dumping(self.folder.path, self.iteration):
             steps = self.collector.warm_up(stop) if fresh else 0
-        if stop.asked:  # nothing new was learned, so there is nothing to save
+        if asked(self.world, stop):  # nothing new was learned, so there is nothing to save
             raise self._stopped(stop)
-        machine = describe(self.networks.device, self.how.env_threads)
+        machine = describe(self.networks.device, self.how.env_threads, self.world.size)
         machine |= {"resumes": self.resumes, "exact": not self.inexact, "warm_up_steps": steps}
         self.machine = machine | {"why_not_exact": self.inexact, "asked": self.how.asked()}
         self._describe()
@@ -162,7 +152,7 @@ class Run:
     def _describe(self) -> None:
         """Write down the machine, again if a phase could not be compiled."""
         compiled = compiled_phases(self.steps)
-        if self.machine.get("compiled") != compiled:
+        if self.world.rank == 0 and self.machine.get("compiled") != compiled:
             self.machine["compiled"] = compiled
             self.folder.write_machine(self.machine)
 
@@ -204,7 +194,9 @@ class Run:
                     metrics |= run_phase(phase, networks, step, data, rng, progress)
                 if phase.reads == "replay" and phase.every == self.replay.length:
                     self.replay.clear()
-        check_finite(checkpoint.learned(self.parts()), "after learning")
+        learned = checkpoint.learned(self.parts())
+        check_finite(learned, "after learning")
+        check_alike(self.world, checkpoint.common(learned), self.iteration)
         return metrics
 
     def parts(self) -> checkpoint.Parts:
@@ -213,11 +205,12 @@ class Run:
         return checkpoint.Parts(self.networks, adams, self.collector, self.replay, self.probe)
 
     def _setting(self) -> dict[str, Any]:
-        return setting(self.networks.device) | {"compiled": compiled_phases(self.steps)}
+        found = setting(self.networks.device) | {"compiled": compiled_phases(self.steps)}
+        return found | ({"ranks": self.world.size} if self.world.size > 1 else {})
 
     def save(self) -> Path:
         """Write a checkpoint."""
-        lengths = self.files.sync() | (self.board.sync() if self.board else {})
+        lengths = together(self.world, self.journal.sync)
         progress: dict[str, Any] = {"iteration": self.iteration, "resumes": self.resumes}
         progress |= {"inexact": self.inexact, "setting": self._setting(), "lengths": lengths}
         named = digest(self.config, self.seed)
@@ -225,7 +218,7 @@ class Run:
 
     def _checkpoint_if_due(self, stop: Stop) -> None:
         interactions = self.collector.scores.interactions
-        if stop.asked:
+        if asked(self.world, stop):
             self.keeper.save_now(self.save)
             raise self._stopped(stop)
         # PPG waits for its replay to be empty: it is by far the largest part of its state.
@@ -233,7 +226,11 @@ class Run:
             self.keeper.save(self.save, interactions)
 
     def _stopped(self, stop: Stop) -> Preempted:
-        return Preempted(f"stopped by {stop.asked}; `dna resume {self.folder.path}` goes on")
+        ranks = self.world.local_size
+        start = "dna" if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m dna"
+        return Preempted(
+            f"stopped by {stop.asked}; `{start} resume {self.folder.path}` goes on"
+        )
 
     def _finish(self, seconds: float, first: int) -> dict[str, Any]:
         scores = self.collector.scores
@@ -242,8 +239,12 @@ class Run:
         about |= {"score": scores.score}
         self.replay.clear()  # nothing will read it
         self.keeper.save_now(self.save)
-        save_policy(self.folder.policy, self.networks, self.config, about)
         rate = (scores.interactions - first) / seconds if seconds > 0 else 0.0
         result = {"run": str(self.folder.path)} | about | {"interactions_per_second": rate}
-        self.folder.finish(result)
-        return result
+
+        def write() -> dict[str, Any]:
+            save_policy(self.folder.policy, self.networks, self.config, about)
+            self.folder.finish(result)
+            return result
+
+        return on_first(self.world, write)

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -42,13 +42,22 @@ class Watch:
 
 
 @contextmanager
-def watching(watch: Watch, name: str, seconds: float | None, folder: Path) -> Iterator[None]:
-    """End this process with exit code 5 when a call lasts longer than that; None: never."""
+def watching(
+    watch: Watch,
+    name: str,
+    seconds: float | None,
+    folder: Path,
+    report: Callable[[EnvironmentFailure], None] = lambda _: None,
+) -> Iterator[None]:
+    """End this process with exit code 5 when a call lasts longer than that; None: never.
+
+    `report` is called before, to tell the other ranks of the run.
+    """
     if seconds is None:
         yield
         return
     over = threading.Event()
-    words = (watch, over, name, seconds, folder)
+    words = (watch, over, seconds, lambda: _end(name, seconds, folder, report))
     thread = threading.Thread(target=_look, args=words, name="watchdog", daemon=True)
     thread.start()
     try:
@@ -59,7 +68,7 @@ def watching(watch: Watch, name: str, seconds: float | None, folder: Path) -> It
         faulthandler.cancel_dump_traceback_later()
 
 
-def _look(watch: Watch, over: threading.Event, name: str, seconds: float, folder: Path) -> None:
+def _look(watch: Watch, over: threading.Event, seconds: float, end: Callable[[], None]) -> None:
     call, stuck = 0, 0
     # Tests and embedded interpreters may have no real stderr for the last resort.
     last_resort = sys.__stderr__ is not None
@@ -70,10 +79,12 @@ def _look(watch: Watch, over: threading.Event, name: str, seconds: float, folder
         stuck = stuck + 1 if watch.inside and watch.calls == call else 0
         call = watch.calls
         if stuck >= seconds:
-            _end(name, seconds, folder)
+            end()
 
 
-def _end(name: str, seconds: float, folder: Path) -> None:
+def _end(
+    name: str, seconds: float, folder: Path, report: Callable[[EnvironmentFailure], None]
+) -> None:
     where = ""
     if (folder / "config.json").is_file():  # there is a run that it belongs to
         with suppress(StorageFailure):
@@ -81,6 +92,7 @@ def _end(name: str, seconds: float, folder: Path) -> None:
             where = f"; where: {folder / 'hang.txt'}"
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display hides it
     text = f"{name}: no answer for {seconds:g} seconds{where}; `dna resume` goes on"
+    report(EnvironmentFailure(text))
     print(f"{cursor}dna: {text}", file=sys.stderr, flush=True)
     os._exit(EnvironmentFailure.exit_code)  # the thread that hangs cannot be asked
 

@@ -5,14 +5,15 @@ import json
 import pytest
 import torch
 
-from dna.checkpoint import _rollout_from, _rollout_tensors
 from dna.cli import main
 from dna.clock import Clock
 from dna.envs import Making, make
 from dna.estimate import estimate
 from dna.networks import Networks
+from dna.replay import Replay
 from dna.rollout import Collector
 from dna.setup import How
+from dna.slashes import numbered
 from dna.train import train
 from helpers import tiny
 
@@ -98,7 +99,11 @@ def test_a_checkpoint_keeps_ppgs_frames(tmp_path):
     networks = Networks(config, env.observation, env.action)
     collector = Collector(env, networks, config, 0)
     experience, _ = estimate(collector.collect(0, Clock()), networks, config.returns)
-    again = _rollout_from(_rollout_tensors(experience))
+    kept, loaded = Replay(1), Replay(1)
+    kept.add(experience)
+    state = {f"replay/{name}": tensor for name, tensor in kept.state().items()}
+    loaded.load(numbered(state, "replay"))
+    (again,) = loaded.rollouts
     assert len(again.obs) == len(experience)
     assert torch.equal(again.obs[:], experience.obs[:])
     assert torch.equal(again["v_targ"], experience["v_targ"])

@@ -21,6 +21,7 @@ from torture.nonfinite import nonfinites
 from torture.points import points
 from torture.preemption import preemption
 from torture.races import races
+from torture.ranks import ranks
 from torture.rivals import rivals
 
 #: Name → the part of the campaign, in a folder of its own.
@@ -32,6 +33,7 @@ PARTS: dict[str, Callable[[Path], Outcome]] = {
     "environments": lambda root: environment_faults(root),
     "nonfinite": lambda root: nonfinites(root),
     "races": lambda root: races(root, rounds=20),
+    "ranks": lambda root: ranks(root, 30),
     "hostile": lambda root: hostile(root),
     "configs": lambda root: configs(root, 1000),
     "museum": lambda root: museum(root),

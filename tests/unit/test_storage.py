@@ -9,13 +9,13 @@ import torch
 
 from dna import disk
 from dna.errors import FolderBusy, StorageFailure
+from dna.keeping import sweep
 from dna.lock import locked
 from dna.logs import AppendLog
 from dna.storage import (
     read_folder,
     read_json,
     remove,
-    sweep,
     tensor_bytes,
     tensors_from,
     write,

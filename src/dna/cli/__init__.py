@@ -15,14 +15,15 @@ from typing import Annotated
 import typer
 
 from dna.cli import look, measure, noise, paper, play, report, run
+from dna.cli.ranks import is_quiet, leave, leave_in_peace
 from dna.errors import DnaError
 from dna.signals import stop_signals
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
 
 Exit codes: 0 done, 2 bad input, 3 folder busy, 4 not finite, 5 environment failed,
-6 storage failed, 75 stopped by a signal after saving. Any command takes --debug for a full
-traceback."""
+6 storage failed, 7 ranks lost or no longer alike, 75 stopped by a signal after saving. Any
+command takes --debug for a full traceback."""
 
 app = typer.Typer(
     help=HELP,
@@ -60,6 +61,12 @@ report.register(app)
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; the value is its exit code."""
+    code = _run(argv)
+    leave(code)
+    return code
+
+
+def _run(argv: list[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     warnings.showwarning = _note
@@ -95,7 +102,9 @@ def _note(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
+    leave_in_peace()
     if debug:
         traceback.print_exception(error)
-    print(f"dna: {text}", file=sys.stderr)
+    if not is_quiet(error, code):
+        print(f"dna: {text}", file=sys.stderr)
     return code

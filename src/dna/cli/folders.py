@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError
 
 from dna.config import Config
 from dna.errors import BadInput, StorageFailure
+from dna.launch import launched
 from dna.settings import Count, Frozen
 from dna.tweak import digest
 
@@ -39,6 +40,8 @@ def prepare(
     from dna.folder import RunFolder
     from dna.lock import locked
 
+    if launched().size > 1:
+        raise BadInput("--seeds: makes a process per seed itself; not under torchrun")
     if track is not None:
         raise BadInput("--track: not with --seeds; track runs one by one")
     first, count = seeds

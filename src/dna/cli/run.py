@@ -1,24 +1,28 @@
 """`dna train` and `dna resume`."""
 
 import json
-import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dna.cli import options
+from dna.cli.chosen import settings_of
 from dna.cli.display import show_progress
 from dna.cli.folders import check_folder, prepare, remembered
+from dna.cli.ranks import decided, is_first, joined
 from dna.cli.seeds import train_seeds
 from dna.config import Config, json_tree
-from dna.errors import BadInput, StorageFailure
-from dna.presets import for_environment
+from dna.errors import BadInput
+from dna.launch import check_divides, launched
 from dna.threads import wait_briefly
-from dna.tweak import digest, parse_overrides, tweak
+from dna.tweak import digest
 
 if TYPE_CHECKING:
     from dna.setup import How
+    from dna.world import World
 
 TRAIN_HELP = """Train an agent.
 
@@ -67,7 +71,7 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     words = ["noise={}"] * noise + (overrides or [])
-    settings = _settings(env_id, (algo, preset, profile), config, interactions, words)
+    settings = settings_of(env_id, (algo, preset, profile), config, interactions, words)
     if dry_run:
         return _print_settings(settings, range(seed, seed + (seeds or 1)))
     how = _asked(device, threads, env_threads, checkpoint_every, compile)
@@ -75,9 +79,9 @@ def train(
     if seeds is not None:
         many = prepare(settings, (seed, seeds), out, track, restart=restart, resume=resume)
         return train_seeds(settings, many, jobs, _words(how), quiet=quiet, as_json=as_json)
-    folder = check_folder(settings, seed, out, restart=restart, resume=resume)
-    done = _how(**how, restart=restart, jobs=jobs)
-    _run(settings, seed, folder, done, quiet=quiet, as_json=as_json, track=(track, project))
+    how |= {"restart": restart, "jobs": jobs}
+    place = partial(check_folder, settings, seed, out, restart=restart, resume=resume)
+    _run(settings, seed, place, how, quiet=quiet, as_json=as_json, track=(track, project))
 
 
 def _asked(
@@ -95,6 +99,8 @@ def _asked(
 
 def _print_settings(config: Config, seeds: range) -> None:
     """One object, whatever the number of seeds: they differ in their digests only."""
+    if not is_first():
+        return
     first = seeds[0]
     tree = {"digest": digest(config, first), "seed": first, "config": json_tree(config)}
     if len(seeds) > 1:
@@ -138,15 +144,16 @@ def resume(
     config, seed = folder.read()
     if folder.done:
         result = folder.result() or {}
-        typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
+        if is_first():
+            typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
         return
     asked = _asked(device, threads, env_threads, checkpoint_every, compile)
-    asked = remembered(folder) | asked
-    how = _how(**asked, allow_import=allow_import, env_timeout=env_timeout)
-    _run(config, seed, run, how, quiet=quiet, as_json=as_json, track=(None, ""))
+    how = remembered(folder) | asked
+    how |= {"allow_import": allow_import, "env_timeout": env_timeout}
+    _run(config, seed, lambda: run, how, quiet=quiet, as_json=as_json, track=(None, ""))
 
 
-def _how(**how: Any) -> "How":
+def _how(world: "World | None", **how: Any) -> "How":
     wait_briefly()
     from dna.setup import How  # only now: it brings torch
     from dna.steps import has_compiler
@@ -155,41 +162,24 @@ def _how(**how: Any) -> "How":
         raise BadInput("--jobs: goes with --seeds")
     if how.get("compile") == "on" and not has_compiler():
         raise BadInput("--compile on: needs a C++ compiler (g++ or clang++); or leave it out")
-    return How(**how)
-
-
-def _settings(
-    env_id: str,
-    start: tuple[str | None, str | None, str | None],
-    file: Path | None,
-    interactions: int | None,
-    overrides: list[str],
-) -> Config:
-    """Preset and profile, or a file; then overrides; validated as a whole."""
-    changes = parse_overrides(overrides)
-    if "env.id" in changes:
-        raise BadInput("env.id: is the first word of the command; leave it out here")
-    if interactions is not None:
-        if "interactions" in changes:
-            raise BadInput("interactions: given both as an option and as key=value")
-        changes["interactions"] = interactions
-    if file is not None:
-        if any(start):
-            options = "--algo, --preset and --profile"
-            raise BadInput(f"--config: holds all settings; leave out {options}")
-        from dna.folder import read_config
-
-        try:
-            # The user's own file may be a link; those of a run never are.
-            base = tweak(read_config(Path(os.path.realpath(file)))[0], **{"env.id": env_id})
-        except StorageFailure as error:
-            raise BadInput(f"--config {error}") from None
-    else:
-        base = for_environment(env_id, *start)
-    return tweak(base, **changes)
+    return How(**how) if world is None else How(**how, world=world)
 
 
 def _run(
+    config: Config,
+    seed: int,
+    place: Callable[[], Path],
+    how: dict[str, Any],
+    **words: Any,
+) -> None:
+    """On this process alone, or as one of the ranks that torchrun started."""
+    check_divides(config.agents, launched().size)
+    with joined(how.get("device"), how["env_timeout"]) as world:
+        path = Path(decided(world, lambda: str(place())))
+        _train(config, seed, path, _how(world, **how), **words)
+
+
+def _train(
     config: Config,
     seed: int,
     path: Path,
@@ -206,13 +196,14 @@ def _run(
 
     sinks: list[Sink] = []
     service, project = track
-    if service is not None:
+    quiet, as_json = quiet or how.world.rank > 0, as_json and how.world.rank == 0
+    if service is not None and how.world.rank == 0:
         about: dict[str, Any] = {"env_id": config.env.id, "exp_name": config.algorithm}
         name = f"{config.env.id}__{config.algorithm}__{seed}"
         sinks.append(
             Tracker(service, project, name, about | {"seed": seed} | json_tree(config))
         )
-    done = RunFolder(path).result() if not how.restart else None
+    done = decided(how.world, RunFolder(path).result) if not how.restart else None
     if done is None:
         with show_progress(config, seed, path, quiet=quiet) as display:
             done = train_run(config, seed, path, how=how, sinks=[*sinks, display])

@@ -20,6 +20,8 @@ from dna.worlds import PROCGEN
 
 Array = npt.NDArray[Any]
 State = dict[str, Array]
+#: Every agent of a run is here.
+ALL = slice(None)
 Factory = Callable[[], gymnasium.Env[Any, Any]]
 #: What `make` accepts beside an id: a factory of single environments, or a ready vector one.
 Source = Factory | gymnasium.vector.VectorEnv[Any, Any, Any] | None
@@ -65,8 +67,10 @@ class VectorEnv(Protocol):
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
         """Step every environment, or only the active ones."""
 
-    def uniform(self, rng: np.random.Generator) -> Array:
-        """Actions drawn uniformly from the space, [A, W]."""
+    def uniform(
+        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+    ) -> Array:
+        """Actions drawn uniformly from the space, [A, W]: of so many agents, the own ones."""
 
     def snapshot(self) -> State:
         """Everything that decides what comes next, as named arrays."""
@@ -90,6 +94,7 @@ class Making:
     threads: int | None = 1  # or processes, where threads cannot help; None: as it is best
     allow_import: bool = False
     render: bool = False  # pictures will be asked for
+    neighbors: int = 1  # ranks of the run that share this machine's cores
 
 
 def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:

@@ -134,10 +134,15 @@ class DictActionCodec:
         return rows
 
 
-def uniform_legal(codec: Codec, rng: np.random.Generator, legal: Array) -> Array:
-    """Actions drawn uniformly among the legal ones, [A, W]: argmax of noise where it is."""
-    rows = codec.uniform(rng, len(legal))
-    noise = np.where(legal, rng.random(legal.shape), -1.0)
+def uniform_legal(
+    codec: Codec, rng: np.random.Generator, legal: Array, agents: int, own: slice
+) -> Array:
+    """Actions drawn uniformly among the legal ones, [A, W]: argmax of noise where it is.
+
+    Noise is drawn for all agents of a run, whichever of them are here.
+    """
+    rows = codec.uniform(rng, agents)[own]
+    noise = np.where(legal, rng.random((agents, legal.shape[1]))[own], -1.0)
     ends = np.cumsum(codec.spec.choices)[:-1]
     for column, group in enumerate(np.split(noise, ends, axis=1)):
         rows[:, column] = group.argmax(axis=1)

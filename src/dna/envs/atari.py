@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dna.complaints import nearest, quoted
 from dna.config import EnvConfig
-from dna.envs import Array, Making, State, Step
+from dna.envs import ALL, Array, Making, State, Step
 from dna.envs.board import Board, bytes_of, fields, lay_out
 from dna.envs.guard import guard
 from dna.envs.workers import Cast, Crew, cores
@@ -126,9 +126,11 @@ class AtariVector:
         if self.limit is not None:
             draw_time(frames, elapsed, self.limit)
 
-    def uniform(self, rng: np.random.Generator) -> Array:
+    def uniform(
+        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+    ) -> Array:
         """Actions drawn uniformly."""
-        return rng.integers(0, self.actions, size=(self.agents, 1))
+        return rng.integers(0, self.actions, size=(agents or self.agents, 1))[own]
 
     def snapshot(self) -> State:
         """Emulators with their generators, last screens, counters and frame stacks."""
@@ -185,7 +187,7 @@ class Solo:
 
 def _workers(making: Making) -> int:
     # Four to a core: where one game's reset takes long, the others even it out.
-    wanted = making.threads or 4 * cores()
+    wanted = making.threads or 4 * max(cores() // making.neighbors, 1)
     if os.name != "posix":
         return 1  # a worker inherits its line and memory as file descriptors
     return max(1, min(wanted, making.agents // GAMES_PER_WORKER))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dna.config import EnvConfig
-from dna.envs import Array, Factory, Making, State, Step, graph, mujoco
+from dna.envs import ALL, Array, Factory, Making, State, Step, graph, mujoco
 from dna.envs.actions import action_codec, uniform_legal
 from dna.envs.guard import close, guard
 from dna.envs.packing import PackedCodec
@@ -116,11 +116,14 @@ class GymVector:
             self.elapsed[i] = 0
         out.obs[i] = self._obs.encode(obs, info)
 
-    def uniform(self, rng: np.random.Generator) -> Array:
+    def uniform(
+        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+    ) -> Array:
         """Actions drawn uniformly from the space, legal ones where that is known."""
+        agents = agents or self.agents
         if self.legal is not None:
-            return uniform_legal(self._action, rng, self.legal)
-        return self._action.uniform(rng, self.agents)
+            return uniform_legal(self._action, rng, self.legal, agents, own)
+        return self._action.uniform(rng, agents)[own]
 
     @property
     def inexact(self) -> str | None:

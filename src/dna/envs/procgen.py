@@ -58,7 +58,9 @@ class ProcgenVector(VectorAdapter):
 
     def __init__(self, config: EnvConfig, making: Making) -> None:
         task, options = _task(config)
-        options["num_threads"] = min(making.threads or cores(), making.agents)
+        options["num_threads"] = min(
+            making.threads or max(cores() // making.neighbors, 1), making.agents
+        )
         name = config.id or task
         with guard(name):
             pool = _Pool(task, options, making.seeds)

@@ -17,7 +17,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.config import EnvConfig
-from dna.envs import Array, State, Step, graph
+from dna.envs import ALL, Array, State, Step, graph
 from dna.envs.actions import action_codec, uniform_legal
 from dna.envs.guard import guard
 from dna.envs.packing import PackedCodec, row_of
@@ -119,11 +119,14 @@ class VectorAdapter:
             found[i] = self._obs.encode(row_of(last, i), final=True).copy()
         return found
 
-    def uniform(self, rng: np.random.Generator) -> Array:
+    def uniform(
+        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+    ) -> Array:
         """Actions drawn uniformly from the space, legal ones where that is known."""
+        agents = agents or self.agents
         if self.legal is not None:
-            return uniform_legal(self._action, rng, self.legal)
-        return self._action.uniform(rng, self.agents)
+            return uniform_legal(self._action, rng, self.legal, agents, own)
+        return self._action.uniform(rng, agents)[own]
 
     @property
     def inexact(self) -> str | None:

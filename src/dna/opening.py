@@ -1,0 +1,72 @@
+"""Before a run begins: may it, from where, and who else might be at it.
+
+On several ranks the first one looks and holds the folder; the others are told.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from dna import checkpoint
+from dna.accord import on_first
+from dna.config import Config
+from dna.errors import FolderBusy
+from dna.folder import RunFolder
+from dna.keeping import check_nothing_lost
+from dna.lock import check_unlocked, locked
+from dna.setup import How
+from dna.tweak import digest
+from dna.world import World
+
+
+def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str, Any] | None:
+    """The result of a run that is over; refuses a folder that is not for this run."""
+
+    def look() -> dict[str, Any] | None:
+        folder.check_free()
+        check_unlocked(folder.path)
+        return None if how.restart else folder.finished(config, seed)
+
+    return on_first(how.world, look)
+
+
+def where_it_stood(
+    folder: RunFolder, config: Config, seed: int, how: How
+) -> checkpoint.Saved | None:
+    """The newest checkpoint that can be used, unless the run is to begin anew."""
+    world = how.world
+    if how.restart or not on_first(world, lambda: folder.exists):
+        return None
+    saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
+    if saved is None:
+        every = how.checkpoint_every
+        on_first(world, lambda: check_nothing_lost(folder.path, config, every))
+    return saved
+
+
+@contextmanager
+def held(folder: RunFolder, how: How, seen: list[str]) -> Iterator[None]:
+    """Hold the folder for the run, if nobody has changed it since `seen` was looked at."""
+
+    def take() -> None:
+        closing.enter_context(locked(folder.path))
+        done = not how.restart and folder.done
+        if done or seen != checkpoint.names(folder.path):
+            text = f"{folder.path}: another process changed the run just now; try again"
+            raise FolderBusy(text)
+
+    with ExitStack() as closing:
+        on_first(how.world, take)
+        yield
+
+
+@contextmanager
+def one_voice(world: World) -> Iterator[None]:
+    """Warnings come from the first rank only."""
+    if world.rank == 0:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -16,7 +16,7 @@ from dna.errors import BadInput
 
 if TYPE_CHECKING:
     from dna.experiments.plan import Experiment, Scale
-    from dna.pool import Task
+    from dna.task import Task
     from dna.reproduce import Watcher, Where
 
 HELP = """Run an experiment of the paper, draw its figure, and say which claims held.

@@ -25,6 +25,8 @@ OWNERS = {
     "gymnasium": {"envs", "evaluate", "doctor", "cli"},
     "matplotlib": {"plots", "figures"},
     "av": {"media"},
+    "ray": {"cluster"},
+    "optuna": {"study"},
 }
 
 

@@ -1,8 +1,8 @@
 """What a sweep varies: `key=a,b,c`, `key=lo..hi:n` and, in a search, `key=lo..hi`.
 
-    a,b,c       these values (JSON, else plain text); commas within brackets or quotes stay
-    lo..hi:n    n values from lo to hi, evenly in the logarithm where hi is ten times lo or more
-    lo..hi      anything between, for `--search`; whole numbers if both ends are written so
+a,b,c       these values (JSON, else plain text); commas within brackets or quotes stay
+lo..hi:n    n values from lo to hi, evenly in the logarithm where hi is ten times lo or more
+lo..hi      anything between, for `--search`; whole numbers if both ends are written so
 """
 
 import itertools

@@ -1,14 +1,16 @@
 """What a search looks for, from a run's files: the last score, the area, or how soon.
 
 score               mean of the last 100 episodes at the end of the run
-area                mean of the score over the run's interactions (area under the curve / length)
+area                mean of the score over the run (area under the curve, by its length)
 interactions-to=V   interactions until the score first is V or more; less is better
 """
 
 import json
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,7 @@ from dna.storage import read
 
 #: (interactions, score) of a run's iterations, those before its first episode left out.
 Curve = list[tuple[int, float]]
+Average = Literal["mean", "median"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Objective:
 def _area(curve: Curve) -> float:
     """Trapezoids over the length; before its first episode a run had its first score."""
     area = curve[0][0] * curve[0][1]
-    for (x0, y0), (x1, y1) in zip(curve, curve[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(curve):
         area += (x1 - x0) * (y0 + y1) / 2
     return area / curve[-1][0]
 
@@ -82,7 +85,7 @@ def objective(text: str) -> Objective:
 
 
 def read_curve(folder: Path, *, whole: bool = True) -> Curve:
-    """A run's curve; of one that is training (not `whole`) the last line may be half written."""
+    """A run's curve; of one that still trains (not `whole`) up to a line half written."""
     path = folder / "metrics.jsonl"
     if not path.is_file():
         return []
@@ -99,19 +102,12 @@ def read_curve(folder: Path, *, whole: bool = True) -> Curve:
     return curve
 
 
-def average(values: Sequence[float], how: Literal["mean", "median"]) -> float:
+def average(values: Sequence[float], how: Average) -> float:
     """Over seeds."""
-    if how == "mean":
-        return math.fsum(values) / len(values)
-    ordered, middle = sorted(values), len(values) // 2
-    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    found = statistics.fmean(values) if how == "mean" else statistics.median(values)
+    return float(found)
 
 
 def standard_error(values: Sequence[float]) -> float | None:
     """Of the mean; None of fewer than two."""
-    if len(values) < 2:
-        return None
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)) / (
-        len(values) ** 0.5
-    )
+    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None

@@ -23,6 +23,7 @@ DEATHS = 5
 #: the process of a driver that was killed has an iteration to finish and a state to save.
 PATIENCE = 60.0
 
+
 class Pool:
     """Tasks and the place where they run. Others may be added while it works."""
 

@@ -33,7 +33,7 @@ def execute(
     left = unfinished(runs, root)
     if not left:
         return
-    if scale == "smoke" and place is None:
+    if scale == "smoke" and (place is None or not place.preempts):
         how = How(tensorboard=False, compile="off", threads=1)
         for run in left:
             train(run.config, run.seed, root / run.digest, how=how)

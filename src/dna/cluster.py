@@ -127,6 +127,8 @@ def _connected(address: str) -> Any:
         import ray
     except ImportError:
         raise MissingExtra("--ray", "ray") from None
+    # A lost worker is our business: the raylet's words about it would land on stdout.
+    ray._private.worker._worker_logs_enabled = False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         if address == "local":

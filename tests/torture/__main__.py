@@ -22,6 +22,7 @@ from torture.points import points
 from torture.preemption import preemption
 from torture.races import races
 from torture.rivals import rivals
+from torture.sweep import sweep
 
 #: Name → the part of the campaign, in a folder of its own.
 PARTS: dict[str, Callable[[Path], Outcome]] = {
@@ -34,6 +35,7 @@ PARTS: dict[str, Callable[[Path], Outcome]] = {
     "races": lambda root: races(root, rounds=20),
     "hostile": lambda root: hostile(root),
     "configs": lambda root: configs(root, 1000),
+    "sweep": lambda root: sweep(root),
     "museum": lambda root: museum(root),
     "rivals": lambda root: rivals(root, runs=20),
     "endurance": lambda root: endurance(root, 2000),

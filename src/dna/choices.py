@@ -9,11 +9,12 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dna.complaints import quoted
+from dna.config import Config
 from dna.errors import BadInput
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -169,3 +170,26 @@ def tree_of(axes: Mapping[str, Axis]) -> dict[str, Any]:
         else {"low": axis.low, "high": axis.high, "whole": axis.whole}
         for key, axis in axes.items()
     }
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is searched, and how settings are made of what was found."""
+
+    axes: Mapping[str, Axis]
+    configure: Callable[[Mapping[str, Any]], Config]
+
+    def check(self) -> Config:
+        """Every value that was named, both ends of each range; the first of all of them."""
+        first = {key: ends(axis)[0] for key, axis in self.axes.items()}
+        for key, axis in self.axes.items():
+            for value in ends(axis):
+                self.configure(first | {key: value})
+        return self.configure(first)
+
+
+def ends(axis: Axis) -> tuple[Any, ...]:
+    """Values of an axis that must be possible."""
+    if isinstance(axis, Among):
+        return axis.values
+    return (int(axis.low), int(axis.high)) if axis.whole else (axis.low, axis.high)

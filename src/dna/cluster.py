@@ -5,6 +5,7 @@ Workers import this module for every run: at the top is nothing but the standard
 """
 
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,13 +28,19 @@ def body(folder: str, words: list[str], cwd: str) -> tuple[int, str]:
     A process, because a run ends its own when an environment hangs, sets torch's threads for
     good, and is stopped by signals, which a worker keeps for itself. It ends with the worker.
     """
-    child = Child(folder, words, cwd)
-    while (ended := child.poll()) is None:
-        try:
-            time.sleep(PAUSE)  # not `wait`: a cancellation does not wake that
-        except KeyboardInterrupt:
-            child.stop()
-    return ended.code, ended.words
+    asked: list[int] = []
+    # Ray cancels by an interrupt: as a flag it cannot come between a run and its handle.
+    old = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        child = Child(folder, words, cwd)
+        while (ended := child.poll()) is None:
+            if asked:
+                asked.clear()
+                child.stop()
+            time.sleep(PAUSE)  # not `wait`: an interrupt does not wake that
+        return ended.code, ended.words
+    finally:
+        signal.signal(signal.SIGINT, old)
 
 
 @dataclass
@@ -100,7 +107,10 @@ class Cluster:
         if self._remote is None:
             options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
             self._remote = self.ray.remote(body).options(**options)
-        return OnRay(self.ray, self._remote.remote(str(folder), list(words), os.getcwd()))
+        # A run that asked for no GPU must not take one that it happens to see.
+        device = ["--device", "cpu"] if not self.gpus and "--device" not in words else []
+        task = self._remote.remote(str(folder), [*words, *device], os.getcwd())
+        return OnRay(self.ray, task)
 
 
 @contextmanager
@@ -121,8 +131,10 @@ def cluster(
 
 def _connected(address: str) -> Any:
     """Ray, quiet: no dashboard, no statistics sent, no logs of workers in our output."""
+    if address.startswith("ray://"):
+        text = "give host:port or auto, on a machine of the cluster, which sees the runs' files"
+        raise BadInput(f"--ray {address}: {text}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError:

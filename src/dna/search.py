@@ -5,35 +5,18 @@ own files. So a search whose driver was killed goes on: trials that were running
 runs back, and the number of trials stays what was asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dna.choices import Among, Axis
-from dna.config import Config
+from dna.choices import Space
 from dna.errors import BadInput, Preempted
 from dna.lock import locked
 from dna.objectives import Curve, average, read_curve
 from dna.pool import Pool, drive
-from dna.study import RUNGS, Study, quiet
+from dna.study import RUNGS, Study, quiet, the_library
 from dna.sweep import Point, Sweep, Told, going_on, remember, row, write_results
 from dna.task import Task, threads_for
-
-
-@dataclass(frozen=True)
-class Space:
-    """What is searched, and how settings are made of what was found."""
-
-    axes: Mapping[str, Axis]
-    configure: Callable[[Mapping[str, Any]], Config]
-
-    def check(self) -> Config:
-        """Every value that was named, both ends of each range; the first of all of them."""
-        first = {key: ends(axis)[0] for key, axis in self.axes.items()}
-        for key, axis in self.axes.items():
-            for value in ends(axis):
-                self.configure(first | {key: value})
-        return self.configure(first)
 
 
 @dataclass(frozen=True)
@@ -44,17 +27,11 @@ class Plan:
     prune: bool = True
 
 
-def ends(axis: Axis) -> tuple[Any, ...]:
-    """Values of an axis that must be possible."""
-    if isinstance(axis, Among):
-        return axis.values
-    return (int(axis.low), int(axis.high)) if axis.whole else (axis.low, axis.high)
-
-
 def run_search(
     sweep: Sweep, space: Space, plan: Plan, pool: Pool, told: Told = lambda tasks: None
 ) -> dict[str, Any]:
     """Search to the last trial; returns what `results.json` holds."""
+    the_library()  # before anything is written
     with locked(sweep.out), quiet():
         remember(sweep)
         path, minimize = sweep.out / "study.jsonl", sweep.objective.minimize

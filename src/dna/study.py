@@ -28,7 +28,7 @@ class Study:
     def __init__(
         self, path: Path, axes: Mapping[str, Axis], seed: int, *, minimize: bool
     ) -> None:
-        self.optuna, self.axes, self.seed = _optuna(), dict(axes), seed
+        self.optuna, self.axes, self.seed = the_library(), dict(axes), seed
         self.study = self.optuna.create_study(
             study_name="dna",
             storage=_storage(self.optuna, path),
@@ -125,7 +125,8 @@ def _storage(optuna: Any, path: Path) -> Any:
     return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path), _Held()))
 
 
-def _optuna() -> Any:
+def the_library() -> Any:
+    """Optuna, or one line that names the extra."""
     try:
         import optuna
     except ImportError:

@@ -206,6 +206,7 @@ SWEEP = ["sweep", "CartPole-v1"]
         (["policy.sgd.epochs=1,2", "--search", "optuna"], "--trials: how many"),
         (["policy.sgd.epochs=1,2", "--objective", "best"], "--objective"),
         (["policy.sgd.epochs=1,2", "--gpus-per-run", "0.5"], "--gpus-per-run: goes with --ray"),
+        (["policy.sgd.epochs=1,2", "--ray", "ray://host:10001"], "give host:port or auto"),
         (["policy.sgd.epochs=-1..2", "--search", "optuna", "--trials", "3"], "epochs"),
     ],
 )
@@ -228,6 +229,7 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, capsys, monkeypatch
         assert main([*SWEEP, "policy.sgd.epochs=1,2", *words, *more]) == 2
         extra = {"ray": "ray", "optuna": "search"}[name]
         assert f"pip install 'ppo-dna[{extra}]'" in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
     with pytest.raises(MissingExtra):
         cluster("local").__enter__()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dna.choices import as_words, grid, split, tree_of
+from dna.choices import Space, as_words, grid, split, tree_of
 from dna.cli import options, places
 from dna.cli.folders import LAST_SEED
 from dna.cli.run import as_options, asked_for, settings_of
@@ -154,11 +154,11 @@ class _Asked:
 
     def search(self, trials: int, prune: bool) -> None:
         """As many trials as asked for."""
-        from dna.pool import Pool, check
-        from dna.search import Plan, Space, run_search
-
         space = Space(self.axes, self.configure)
         first = space.check()
+        from dna.pool import Pool, check
+        from dna.search import Plan, run_search
+
         about = {"kind": "search", "seeds": len(self.seeds), "seed": self.seeds[0]}
         about |= {"objective": self.by[0], "average": self.by[1], "prune": prune}
         sweep = self._sweep(about, first)

@@ -101,6 +101,17 @@ print(json.dumps([address, sorted(opened)]))
         assert one.endswith(("0100007F", "00000001000000")), one
 
 
+def test_an_experiment_of_the_paper_runs_on_a_cluster(tmp_path):
+    words = [sys.executable, "-m", "dna", "reproduce", "easy", "--scale", "smoke", "--json"]
+    words += ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    found = subprocess.run([*words, "--ray", "local"], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    tree = json.loads(found.stdout)
+    assert tree["missing"] == 0
+    assert len(tree["runs"]) == 2
+    assert "2 of 2 runs finished" in found.stderr
+
+
 def listening():
     """Addresses and ports on which anybody listens, the port first."""
     found = set()

@@ -15,7 +15,7 @@ from dna.cli.folders import LAST_SEED
 from dna.cli.run import as_options, asked_for, settings_of
 from dna.cli.watching import print_rows, watching
 from dna.config import Config
-from dna.errors import BadInput
+from dna.errors import BadInput, DnaError
 from dna.tweak import digest
 
 if TYPE_CHECKING:
@@ -171,6 +171,8 @@ class _Asked:
         done = any(point["state"] == "done" for point in tree["points"])
         # A setting with which nothing can be learned is an answer, unless there is no other.
         check([t for t in pool.tasks if t.state == "stopped" or not done])
+        if not done:
+            raise DnaError(f"{sweep.out}: none of {len(tree['points'])} trials came to an end")
 
     def _sweep(self, about: dict[str, Any], first: Config) -> "Sweep":
         from dna.objectives import objective

@@ -119,3 +119,25 @@ def listening():
         rows = [line.split() for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
         found |= {":".join(reversed(row[1].split(":"))) for row in rows if row[3] == "0A"}
     return found
+
+
+def test_a_stopped_driver_has_its_tasks_save_and_goes_on(tmp_path):
+    words = command(tmp_path, [0.001, 0.003], 1, "--ray", "local", "--jobs", "1")
+    words += ["interactions=20480"]
+    words = [word for word in words if word != "interactions=512"]
+    driver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 80
+    while not list((tmp_path / "runs").glob("*/checkpoints/*/manifest.json")):
+        assert time.monotonic() < deadline
+        assert driver.poll() is None, driver.stderr.read()
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGTERM)
+    _, err = driver.communicate(timeout=80)
+    assert driver.returncode == 75, err
+    assert "the same command goes on" in err
+    (folder,) = (tmp_path / "runs").iterdir()
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])["interactions"]
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    assert int(newest.name) == last, "saved where it was stopped"
+    assert not (folder / "done").exists()

@@ -26,6 +26,8 @@ OWNERS = {
     "matplotlib": {"plots", "figures"},
     "av": {"media"},
     "torch.distributed": {"world"},
+    "ray": {"cluster"},
+    "optuna": {"study"},
 }
 
 

@@ -33,6 +33,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "procgen": (("envpool",), "Procgen games"),
     "media": (("av", "matplotlib"), "videos and plots"),
     "track": (("wandb", "trackio"), "Weights & Biases, trackio"),
+    "search": (("optuna",), "searches for settings"),
+    "ray": (("ray",), "sweeps on a cluster"),
 }
 AGENTS = 4
 STEPS = 500

@@ -19,7 +19,7 @@ from dna.experiments.plan import Experiment, Limits, Planned, Scale, planned
 from dna.experiments.results import Results, collect
 from dna.figures.curves import draw
 from dna.figures.toy import draw_toy
-from dna.pool import Task
+from dna.task import Place, Task
 from dna.toy import run_toy
 
 
@@ -44,7 +44,7 @@ def reproduce(
     scale: Scale,
     where: Where,
     limits: Limits | None = None,
-    jobs: int | None = None,
+    place: Place | None = None,
     watcher: Watcher | None = None,
 ) -> dict[str, Any]:
     """Do an experiment; returns what its `experiment.json` holds."""
@@ -52,7 +52,7 @@ def reproduce(
     runs = planned(experiment, scale, limits)
     check_worlds(unfinished(runs, where.runs))
     try:
-        execute(runs, where.runs, scale, jobs, watcher.tasks)
+        execute(runs, where.runs, scale, place, watcher.tasks)
     except Preempted:
         raise Preempted("stopped; the same command goes on where it was") from None
     return summarize(experiment, scale, where, runs, watcher)

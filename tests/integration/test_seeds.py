@@ -14,8 +14,9 @@ from dna.cli.seeds import summary, tell
 from dna.errors import DnaError, FolderBusy
 from dna.folder import RunFolder
 from dna.lock import locked
-from dna.pool import Task, check, jobs_for
+from dna.pool import check
 from dna.presets import for_environment
+from dna.task import Task, jobs_for
 from helpers import bytes_of
 
 SMALL = ["CartPole-v1", "--interactions", "3072", "horizon=128", "agents=8"]

@@ -23,6 +23,7 @@ from torture.preemption import preemption
 from torture.races import races
 from torture.ranks import ranks
 from torture.rivals import rivals
+from torture.sweep import sweep
 
 #: Name → the part of the campaign, in a folder of its own.
 PARTS: dict[str, Callable[[Path], Outcome]] = {
@@ -36,6 +37,7 @@ PARTS: dict[str, Callable[[Path], Outcome]] = {
     "ranks": lambda root: ranks(root, 30),
     "hostile": lambda root: hostile(root),
     "configs": lambda root: configs(root, 1000),
+    "sweep": lambda root: sweep(root),
     "museum": lambda root: museum(root),
     "rivals": lambda root: rivals(root, runs=20),
     "endurance": lambda root: endurance(root, 2000),

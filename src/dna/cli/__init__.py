@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from dna.cli import look, measure, noise, paper, play, report, run
+from dna.cli import look, measure, noise, paper, play, report, run, sweep
 from dna.cli.ranks import is_quiet, leave, leave_in_peace
 from dna.errors import DnaError
 from dna.signals import stop_signals
@@ -57,6 +57,7 @@ measure.register(app)
 noise.register(app)
 paper.register(app)
 report.register(app)
+sweep.register(app)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,12 +12,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dna.cli import places
 from dna.errors import BadInput
 
 if TYPE_CHECKING:
     from dna.experiments.plan import Experiment, Scale
-    from dna.pool import Task
     from dna.reproduce import Watcher, Where
+    from dna.task import Task
 
 HELP = """Run an experiment of the paper, draw its figure, and say which claims held.
 
@@ -51,6 +52,9 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time [cores]")] = None,
     runs: Annotated[Path, typer.Option(help="Where runs are kept, by digest")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Figures and tables")] = Path("reproductions"),
+    ray: places.Ray = None,
+    cpus_per_run: places.CpusPerRun = None,
+    gpus_per_run: places.GpusPerRun = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables")] = False,
 ) -> None:
     from dna.reproduce import Where
@@ -68,12 +72,10 @@ def reproduce(
         return _plan(chosen, scale, limits, where, as_json)
     from dna.reproduce import reproduce as run
 
-    with _watching(chosen) as watcher:
-        tree = run(chosen, scale, where, limits, jobs, watcher)
-    if as_json:
-        typer.echo(json.dumps(tree))
-    else:
-        _summary(tree, out / f"{chosen.name}-{scale}")
+    where_to = places.the_place(jobs, ray, cpus_per_run, gpus_per_run)
+    with where_to as place, _watching(chosen) as watcher:
+        tree = run(chosen, scale, where, limits, place, watcher)
+    _tell(tree, out / f"{chosen.name}-{scale}", as_json)
 
 
 def _plan(
@@ -130,7 +132,9 @@ def _claims(scale: "Scale", where: "Where", as_json: bool) -> None:
     typer.echo(f"{len(rows)} claims: {words}")
 
 
-def _summary(tree: dict[str, Any], folder: Path) -> None:
+def _tell(tree: dict[str, Any], folder: Path, as_json: bool) -> None:
+    if as_json:
+        return typer.echo(json.dumps(tree))
     console = Console()
     if tree["proxy"]:
         console.print(Text("A proxy: other games than the paper's.", style="yellow"))

@@ -74,17 +74,17 @@ def train(
     settings = settings_of(env_id, (algo, preset, profile), config, interactions, words)
     if dry_run:
         return _print_settings(settings, range(seed, seed + (seeds or 1)))
-    how = _asked(device, threads, env_threads, checkpoint_every, compile)
+    how = asked_for(device, threads, env_threads, checkpoint_every, compile)
     how |= {"allow_import": allow_import, "env_timeout": env_timeout}
     if seeds is not None:
         many = prepare(settings, (seed, seeds), out, track, restart=restart, resume=resume)
-        return train_seeds(settings, many, jobs, _words(how), quiet=quiet, as_json=as_json)
+        return train_seeds(settings, many, jobs, as_options(how), quiet=quiet, as_json=as_json)
     how |= {"restart": restart, "jobs": jobs}
     place = partial(check_folder, settings, seed, out, restart=restart, resume=resume)
     _run(settings, seed, place, how, quiet=quiet, as_json=as_json, track=(track, project))
 
 
-def _asked(
+def asked_for(
     device: str | None,
     threads: int | None,
     env_threads: int | None,
@@ -108,7 +108,7 @@ def _print_settings(config: Config, seeds: range) -> None:
     typer.echo(json.dumps(tree, indent=2))
 
 
-def _words(how: dict[str, Any]) -> list[str]:
+def as_options(how: dict[str, Any]) -> list[str]:
     """The same choices as options of `dna resume`."""
     words: list[str] = []
     for name, value in how.items():
@@ -147,7 +147,7 @@ def resume(
         if is_first():
             typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
         return
-    asked = _asked(device, threads, env_threads, checkpoint_every, compile)
+    asked = asked_for(device, threads, env_threads, checkpoint_every, compile)
     how = remembered(folder) | asked
     how |= {"allow_import": allow_import, "env_timeout": env_timeout}
     _run(config, seed, lambda: run, how, quiet=quiet, as_json=as_json, track=(None, ""))

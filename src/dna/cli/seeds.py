@@ -20,7 +20,7 @@ from dna.cli.display import QUIET_FOR
 from dna.config import Config
 
 if TYPE_CHECKING:
-    from dna.pool import Task
+    from dna.task import Task
 
 
 def train_seeds(
@@ -33,11 +33,12 @@ def train_seeds(
     as_json: bool,
 ) -> None:
     """Train every seed in its folder, show a line for each; then scores and their mean."""
-    from dna.pool import Task, check, jobs_for, run_all
+    from dna.pool import check, run_all
+    from dna.task import Local, Task, jobs_for
 
     tasks = [Task(config, seed, folder) for seed, folder in seeds.items()]
     with _table(config, quiet) as told:
-        run_all(tasks, jobs or jobs_for(config), words, told)
+        run_all(tasks, Local(jobs or jobs_for(config)), words, told)
     tell(summary(tasks), as_json)
     check(tasks)
 

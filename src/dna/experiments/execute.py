@@ -6,8 +6,9 @@ from pathlib import Path
 
 from dna.errors import BadInput
 from dna.experiments.plan import Planned, Scale
-from dna.pool import Task, check, run_all
+from dna.pool import check, run_all
 from dna.setup import How
+from dna.task import Local, Place, Task, threads_for, wide
 from dna.train import train
 
 
@@ -25,30 +26,37 @@ def execute(
     runs: Sequence[Planned],
     root: Path,
     scale: Scale,
-    jobs: int | None = None,
+    place: Place | None = None,
     told: Callable[[Sequence[Task]], None] = lambda tasks: None,
 ) -> None:
     """Train what is not finished, in processes; smoke runs one after the other in this one."""
     left = unfinished(runs, root)
     if not left:
         return
-    if scale == "smoke":
+    if scale == "smoke" and (place is None or not place.preempts):
         how = How(tensorboard=False, compile="off", threads=1)
         for run in left:
             train(run.config, run.seed, root / run.digest, how=how)
         return
     tasks = [Task(run.config, run.seed, root / run.digest) for run in left]
-    images = [task for task in tasks if _wide(task)]
-    others = [task for task in tasks if not _wide(task)]
-    # Networks for images use every core by themselves: one at a time.
-    for group, default in ((others, os.cpu_count() or 1), (images, 1)):
-        if group:
-            run_all(group, jobs or default, ["--threads", "1"] if default > 1 else [], told)
-            check(group)
+    for group, where in _groups(tasks, place):
+        for task in group:
+            task.options = threads_for(task.config, where)
+        run_all(group, where, told=told)
+        check(group)
 
 
-def _wide(task: Task) -> bool:
-    return task.config.env.atari is not None or task.config.env.procgen is not None
+def _groups(tasks: list[Task], place: Place | None) -> list[tuple[list[Task], Place]]:
+    """Where runs go unless somebody said: large ones use every core, so one at a time."""
+    if place is not None:
+        return [(tasks, place)]
+    small = [task for task in tasks if not wide(task.config)]
+    large = [task for task in tasks if wide(task.config)]
+    groups: list[tuple[list[Task], Place]] = [
+        (small, Local(os.cpu_count() or 1)),
+        (large, Local(1)),
+    ]
+    return [(group, where) for group, where in groups if group]
 
 
 def check_worlds(runs: Sequence[Planned]) -> None:

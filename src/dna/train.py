@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from dna import checkpoint
+from dna import callbacks, checkpoint
 from dna.clock import Clock
 from dna.config import Config
 from dna.dashboards import TensorBoard
@@ -27,17 +27,10 @@ from dna.metrics import Files, Pace, Sink
 from dna.optimise import due, run_phase
 from dna.policy import save_policy
 from dna.probe import attach
-from dna.randomness import generator
+from dna.randomness import generator, whole_seed
 from dna.replay import Replay
 from dna.rollout import Collector
-from dna.setup import (
-    How,
-    build_environments,
-    build_networks,
-    choose_device,
-    tune,
-    whole_seed,
-)
+from dna.setup import How, build_environments, build_networks, choose_device, tune
 from dna.signals import Stop, stop_signals
 from dna.steps import compiled_phases, make_steps
 from dna.tweak import digest
@@ -109,6 +102,7 @@ class Run:
         self.inexact: list[str] = []  # why it is not the run that was never interrupted
         self.keeper = Keeper(folder.path, config.interactions, how.checkpoint_every)
         self.machine: dict[str, Any] = {}
+        self.callbacks = callbacks.Callbacks()
         self.files: Files
         self.board: TensorBoard | None = None
 
@@ -116,6 +110,7 @@ class Run:
         self, saved: checkpoint.Saved | None, resumes: int, sinks: Sequence[Sink], stop: Stop
     ) -> dict[str, Any]:
         """Begin or go on, to the end of the budget."""
+        self.callbacks = callbacks.among(sinks, self, stop)
         with ExitStack() as closing:
             for sink in sinks:
                 closing.callback(sink.close)
@@ -188,6 +183,7 @@ class Run:
         if self.probe is not None:
             self.probe.begin(self.iteration)
         rollout = self.collector.collect(self.iteration, clock)
+        self.callbacks.rollout_end()
         with clock("returns"):
             experience, metrics = estimate(rollout, networks, config.returns)
             check_finite(experience.columns, "rollout")
@@ -202,6 +198,7 @@ class Run:
                 step = self.steps[phase.name]
                 with clock(phase.name):
                     metrics |= run_phase(phase, networks, step, data, rng, progress)
+                self.callbacks.phase_end(phase.name, metrics)
                 if phase.reads == "replay" and phase.every == self.replay.length:
                     self.replay.clear()
         check_finite(checkpoint.learned(self.parts()), "after learning")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dna.combined import register_encoder as register_encoder
     from dna.config import Config as Config
     from dna.noise_scale import NoiseScale as NoiseScale
+    from dna.own_phases import register_phase as register_phase
     from dna.policy import load_policy as load_policy
     from dna.presets import for_environment as for_environment
     from dna.presets import preset as preset
@@ -41,6 +42,7 @@ _HOME = {
     "load_policy": "policy",
     "preset": "presets",
     "register_encoder": "combined",
+    "register_phase": "own_phases",
     "td_lambda": "returns",
     "without": "tweak",
 }

@@ -67,9 +67,8 @@ class Agent(Player):
 
         given = callback if isinstance(callback, list | tuple) else [callback]
         callbacks = Callbacks(*(one for one in given if one is not None))
-        source = self._world.source(self.config.agents)
+        source = self._world.source(self.config.agents, self.config.env)
         self.config = self._lengthened(asked)
-        self._begun = True
         self._register()
         how, sinks = self._how(how), [callbacks, text_progress(progress)]
         try:
@@ -77,8 +76,10 @@ class Agent(Player):
         except Preempted:
             if not callbacks.stopped:
                 raise
-        finally:
+        finally:  # a run that was refused is not this agent's
+            self._begun = self._begun or callbacks.networks is not None
             self._forget(callbacks.networks)
+        self._begun = True
         return self
 
     def _lengthened(self, asked: int | None) -> Config:
@@ -86,6 +87,9 @@ class Agent(Player):
         from dna.folder import RunFolder
         from dna.lengthen import copy_run, lengthened
 
+        own = self.config.env.id
+        if own is not None and self._world.env is not None and self._world.id != own:
+            raise BadInput(f"learn: this agent learned in {own}; make a new one for another")
         if self._from is not None:
             copy_run(RunFolder(self._from), self._folder)
             self._from = None
@@ -119,8 +123,9 @@ class Agent(Player):
         if cls.algorithm not in (None, config.algorithm):
             raise BadInput(f"{path}: holds a run of {config.algorithm}; load it with dna.load")
         self = cls.__new__(cls)
-        Player.__init__(self, config, seed, World(env), folder)
-        self._begun = True
+        named = env is not None and env == config.env.id
+        Player.__init__(self, config, seed, World(None if named else env), folder)
+        self._begun, self._trusted = True, isinstance(env, str)
         if self._folder.resolve() != run.path.resolve():
             self._from = run.path
         if encoder is not None:

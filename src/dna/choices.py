@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from dna.config import Config
 from dna.envs.instances import World
 from dna.errors import BadInput
@@ -20,10 +22,19 @@ def changes_from(overrides: Mapping[str, Any]) -> dict[str, Any]:
         path = name.replace("__", ".")
         if path in changes:
             raise BadInput(f"{path}: given twice")
-        changes[path] = value
+        changes[path] = _plain(value)
     if "env.id" in changes:
         raise BadInput("env.id: is the first argument; leave it out here")
     return changes
+
+
+def _plain(value: Any) -> Any:
+    """Settings models as the JSON that `tweak` takes."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 def either(interactions: Any, total_timesteps: Any) -> int | None:

@@ -161,7 +161,9 @@ class Player:
         self._check_world("evaluate")
         agents, policy = self.config.agents, self._policy(may_reset=True)
         parallel = 1 if self._world.owned(agents) else PARALLEL
-        how = Playing(self._trusted, self._world.source(agents), parallel=parallel)
+        how = Playing(
+            self._trusted, self._world.source(agents, self.config.env), parallel=parallel
+        )
         return evaluate(
             policy,
             self.config.env,
@@ -192,7 +194,11 @@ class Player:
         from dna.setup import build_environments
 
         env = build_environments(
-            self.config, self.seed, 0, self._how(None), self._world.source(self.config.agents)
+            self.config,
+            self.seed,
+            0,
+            self._how(None),
+            self._world.source(self.config.agents, self.config.env),
         )
         try:
             return policy_now(self._run, self.config, self.seed, env)

@@ -79,10 +79,12 @@ class World:
         """Whether the user's own object is stepped."""
         return self.agents is not None or (agents == 1 and isinstance(self.env, gymnasium.Env))
 
-    def source(self, agents: int) -> Source:
+    def source(self, agents: int, config: EnvConfig) -> Source:
         """What `dna.envs.make` is to be given for so many agents."""
-        if self.env is None or self.id is not None:
+        if self.env is None or self.id == config.id is not None:
             return None
+        if self.id is not None:  # another than the settings say
+            return factory(EnvConfig(id=self.id), allow_import=True)
         if isinstance(self.env, gymnasium.vector.VectorEnv):
             return KeptVector(self.env)
         if not isinstance(self.env, gymnasium.Env):
@@ -100,7 +102,7 @@ class World:
             return self.env.single_observation_space, self.env.single_action_space
         if isinstance(self.env, gymnasium.Env):
             return self.env.observation_space, self.env.action_space
-        made: Any = self.source(2)
+        made: Any = self.source(2, config)
         if made is None:
             if config.atari is not None or (config.id or "").startswith(PROCGEN):
                 return None

@@ -31,8 +31,13 @@ def register_phase(model: type[P]) -> type[P]:
     if not isinstance(kind, str) or kind in BUILT_IN:
         raise BadInput(f"{model.__name__}: kind {kind!r} is taken or no text; choose another")
     PHASES[kind] = model
+    rebuild()
+    return model
+
+
+def rebuild() -> None:
+    """Let configurations have the phases that are known now."""
     members: Any = tuple(PHASES.values())
     union: Any = Annotated[Union[members], Field(discriminator="kind")]  # noqa: UP007
     Config.model_fields["phases"].annotation = tuple[union, ...]
     Config.model_rebuild(force=True)
-    return model

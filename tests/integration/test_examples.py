@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dna.config import Config
+from dna.own_phases import rebuild
 from dna.tweak import BUILT_IN, PHASES, UnknownKey, tweak
 from helpers import tiny
 
@@ -62,6 +63,7 @@ def test_the_phase_learns_and_reaches_settings(example):
     finally:
         for kind in set(PHASES) - BUILT_IN:
             del PHASES[kind]
+        rebuild()
 
 
 def test_every_example_is_tested_and_named_in_the_documents():

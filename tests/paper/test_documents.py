@@ -25,6 +25,14 @@ def test_the_python_of_the_readme_runs(number, capsys):
     assert "config" in names or names["DNA"].algorithm == "dna"
 
 
+@pytest.mark.parametrize("name", ["api.md", "migrate-from-sb3.md"])
+def test_the_python_of_a_document_runs_from_top_to_bottom(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for number, code in enumerate(blocks(ROOT / "docs" / name, "python")):
+        exec(compile(code, f"{name}, block {number}", "exec"), names)
+
+
 def commands():
     for path in DOCUMENTS:
         for block in blocks(path, "console"):

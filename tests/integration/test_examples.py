@@ -45,7 +45,7 @@ def test_the_robot_sees_moves_and_grips(example):
 
 @only("custom_env")
 def test_the_custom_environment_learns_alike_from_python_and_the_command_line(example):
-    assert example.main(interactions=2048, compare=True) < 0
+    assert example.main(interactions=1024, compare=True) < 0
 
 
 @only("custom_phase")

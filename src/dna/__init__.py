@@ -9,9 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dna.agent import DNA as DNA
+    from dna.agent import PPG as PPG
+    from dna.agent import PPO as PPO
+    from dna.agent import Agent as Agent
+    from dna.agent import load as load
     from dna.combined import register_encoder as register_encoder
     from dna.config import Config as Config
     from dna.noise_scale import NoiseScale as NoiseScale
+    from dna.own_phases import register_phase as register_phase
     from dna.policy import load_policy as load_policy
     from dna.presets import for_environment as for_environment
     from dna.presets import preset as preset
@@ -22,15 +28,21 @@ if TYPE_CHECKING:
     from dna.tweak import without as without
 
 _HOME = {
+    "DNA": "agent",
+    "PPG": "agent",
+    "PPO": "agent",
+    "Agent": "agent",
     "Config": "config",
     "How": "setup",
     "NoiseScale": "noise_scale",
     "advantage": "returns",
     "digest": "tweak",
     "for_environment": "presets",
+    "load": "agent",
     "load_policy": "policy",
     "preset": "presets",
     "register_encoder": "combined",
+    "register_phase": "own_phases",
     "td_lambda": "returns",
     "without": "tweak",
 }

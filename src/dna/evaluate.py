@@ -36,6 +36,7 @@ class Playing:
     allow_import: bool = False
     source: Source = None
     progress: Callable[[int], None] = _silent
+    parallel: int = PARALLEL  # environments stepped together
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,21 @@ class Evaluation:
 
     scores: tuple[float, ...]
     lengths: tuple[int, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean score."""
+        return float(self.summary()["mean"])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """A 95 % interval of the mean."""
+        found = self.summary()
+        return float(found["low"]), float(found["high"])
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.mean:.2f} [{low:.2f}, {high:.2f}] over {len(self.scores)} episodes"
 
     def summary(self) -> dict[str, float | int]:
         """Mean, spread and a 95 % interval of the mean (normal approximation)."""
@@ -83,7 +99,7 @@ def evaluate(
     end first would favor short ones.
     """
     how = how or Playing()
-    agents = min(PARALLEL, episodes)
+    agents = min(how.parallel, episodes)
     if isinstance(how.source, gymnasium.vector.VectorEnv):
         agents = how.source.num_envs
     seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))

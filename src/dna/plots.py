@@ -46,6 +46,13 @@ def random_score(run: RunFolder) -> float | None:
 
 
 def learning_curves(runs: list[RunFolder], reference: float | None = None) -> bytes:
+    """Runs grouped by algorithm, as PNG."""
+    buffer = io.BytesIO()
+    curves_figure(runs, reference).savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def curves_figure(runs: list[RunFolder], reference: float | None = None) -> Any:
     """Runs grouped by algorithm: the mean over seeds, and its standard error."""
     try:
         from matplotlib.figure import Figure
@@ -57,7 +64,7 @@ def learning_curves(runs: list[RunFolder], reference: float | None = None) -> by
     environments: set[str] = set()
     for run in runs:
         config, _ = run.read()
-        environments.add(str(config.env.id))
+        environments.add(config.env.id or "own environment")
         groups[config.algorithm.upper()].append(curve(run))
     for color, (name, curves) in zip(COLORS * len(groups), groups.items(), strict=False):
         _draw(axes, name, curves, color)
@@ -68,9 +75,7 @@ def learning_curves(runs: list[RunFolder], reference: float | None = None) -> by
     axes.set_title(", ".join(sorted(environments)))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    return figure
 
 
 def _draw(axes: Any, name: str, curves: list[tuple[Array, Array]], color: str) -> None:

@@ -34,6 +34,7 @@ class SavedPolicy:
     distribution: Distribution
     env: EnvConfig
     about: dict[str, Any]  # algorithm, seed, interactions, score
+    action: ActionSpec
 
     @torch.inference_mode()
     def act(self, obs: Tensor, rng: np.random.Generator, *, deterministic: bool) -> Tensor:
@@ -93,7 +94,7 @@ def load_policy(folder: Path) -> SavedPolicy:
         reason = str(error).splitlines()[0]
         raise StorageFailure(f"{folder}: not a policy of this version ({reason})") from error
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return SavedPolicy(preprocess, network, distribution(action), env, tree["about"])
+    return SavedPolicy(preprocess, network, distribution(action), env, tree["about"], action)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -6,8 +6,11 @@ configuration and seed, two seeds share no stream, and resuming needs no generat
 
 import hashlib
 import json
+import operator
 
 import numpy as np
+
+from dna.errors import BadInput
 
 
 def _hash(seed: int, stream: str, *index: int) -> bytes:
@@ -23,3 +26,14 @@ def generator(seed: int, stream: str, *index: int) -> np.random.Generator:
 def integer(seed: int, stream: str, *index: int) -> int:
     """A hashed seed in [0, 2³¹) for a library that takes one: environments, torch."""
     return int.from_bytes(_hash(seed, stream, *index)[:4], "big") >> 1
+
+
+def whole_seed(seed: int) -> int:
+    """A seed as the plain integer that is hashed and written down."""
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise BadInput(f"seed: given {seed!r}, must be an integer") from None
+    if number < 0:
+        raise BadInput(f"seed: given {number}, must be at least 0")
+    return number

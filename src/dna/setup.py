@@ -1,7 +1,6 @@
 """Building the parts of a run: its environments, its networks, its device."""
 
 import ctypes
-import operator
 import os
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -116,17 +115,6 @@ def build_environments(
             f"agents: given {config.agents}{ranks}, but the VectorEnv has {env.agents}"
         )
     return env
-
-
-def whole_seed(seed: int) -> int:
-    """A seed as the plain integer that is hashed and written down."""
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise BadInput(f"seed: given {seed!r}, must be an integer") from None
-    if number < 0:
-        raise BadInput(f"seed: given {number}, must be at least 0")
-    return number
 
 
 def choose_device(name: str, world: World = SOLO) -> torch.device:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from dna import checkpoint
+from dna import callbacks, checkpoint
 from dna.accord import asked, check_alike, on_first, together
 from dna.clock import Clock
 from dna.config import Config
@@ -28,10 +28,10 @@ from dna.opening import finished, held, one_voice, where_it_stood
 from dna.optimise import due, run_phase
 from dna.policy import save_policy
 from dna.probe import attach
-from dna.randomness import generator
+from dna.randomness import generator, whole_seed
 from dna.replay import Replay
 from dna.rollout import Collector
-from dna.setup import How, build_environments, build_networks, choose_device, tune, whole_seed
+from dna.setup import How, build_environments, build_networks, choose_device, tune
 from dna.share import Share
 from dna.signals import Stop, stop_signals
 from dna.steps import check_ranks, compiled_phases, make_steps
@@ -90,26 +90,25 @@ class Run:
     ) -> None:
         self.config, self.seed, self.folder, self.how = config, seed, folder, how
         world = self.world = how.world
-        self.networks = build_networks(config, seed, env, choose_device(how.device, world))
-        self.clock = Clock()
-        self.weights = FlatWeights(self.networks)
-        words = (config, self.networks, self.weights, how.compile, self.clock, world)
-        self.steps = make_steps(*words)
-        self.probe = attach(config, self.networks, seed, self.steps, self.clock)
+        networks = build_networks(config, seed, env, choose_device(how.device, world))
+        self.networks, self.clock, self.weights = networks, Clock(), FlatWeights(networks)
+        self.steps = make_steps(config, networks, self.weights, how.compile, self.clock, world)
+        self.probe = attach(config, networks, seed, self.steps, self.clock)
         share = Share(world, config.agents)
-        self.collector = Collector(env, self.networks, config, seed, watch, share)
+        self.collector = Collector(env, networks, config, seed, watch, share)
         self.replay = Replay(config.replay_length)
-        self.iteration = 0
-        self.resumes = 0
+        self.iteration = self.resumes = 0
         self.inexact: list[str] = []  # why it is not the run that was never interrupted
         self.keeper = Keeper(folder.path, config.interactions, how.checkpoint_every, world)
         self.machine: dict[str, Any] = {}
         self.journal = Journal(folder.path, config, seed, tensorboard=how.tensorboard)
+        self.callbacks = callbacks.Callbacks()
 
     def train(
         self, saved: checkpoint.Saved | None, resumes: int, sinks: Sequence[Sink], stop: Stop
     ) -> dict[str, Any]:
         """Begin or go on, to the end of the budget."""
+        self.callbacks = callbacks.among(sinks, self, stop)
         with ExitStack() as closing:
             sinks = sinks if self.world.rank == 0 else ()
             for sink in sinks:
@@ -178,6 +177,7 @@ class Run:
         if self.probe is not None:
             self.probe.begin(self.iteration)
         rollout = self.collector.collect(self.iteration, clock)
+        self.callbacks.rollout_end()
         with clock("returns"):
             experience, metrics = estimate(rollout, networks, config.returns)
             check_finite(experience.columns, "rollout")
@@ -192,6 +192,7 @@ class Run:
                 step = self.steps[phase.name]
                 with clock(phase.name):
                     metrics |= run_phase(phase, networks, step, data, rng, progress)
+                self.callbacks.phase_end(phase.name, metrics)
                 if phase.reads == "replay" and phase.every == self.replay.length:
                     self.replay.clear()
         learned = checkpoint.learned(self.parts())
@@ -228,9 +229,8 @@ class Run:
     def _stopped(self, stop: Stop) -> Preempted:
         ranks = self.world.local_size
         start = "dna" if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m dna"
-        return Preempted(
-            f"stopped by {stop.asked}; `{start} resume {self.folder.path}` goes on"
-        )
+        text = f"stopped by {stop.asked}; `{start} resume {self.folder.path}` goes on"
+        return Preempted(text)
 
     def _finish(self, seconds: float, first: int) -> dict[str, Any]:
         scores = self.collector.scores

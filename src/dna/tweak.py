@@ -31,10 +31,13 @@ from dna.config import (
 )
 from dna.errors import BadInput, UnknownKey
 
-_PHASES: dict[str, type[BaseModel]] = {
+#: Kind of phase → its settings.
+PHASES: dict[str, type[BaseModel]] = {
     model.model_fields["kind"].default: model
     for model in (Policy, Joint, Value, Distil, Auxiliary)
 }
+#: Those that are always there (`dna.own_phases` adds others).
+BUILT_IN = frozenset(PHASES)
 #: Settings that may be off (None): naming a key inside one turns it on with its defaults.
 _OPTIONAL: dict[str, type[BaseModel]] = {
     "normalize_observation": ObservationNorm,
@@ -170,7 +173,7 @@ def _navigable(tree: Mapping[str, Any]) -> bool:
         isinstance(phase, dict)
         and isinstance(phase.get("name"), str)
         and isinstance(phase.get("kind"), str)
-        and phase["kind"] in _PHASES
+        and phase["kind"] in PHASES
         for phase in phases
     )
 
@@ -199,7 +202,7 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
     known: list[str] | None = [*Config.model_fields, *names]
     if words[0] in names:
         node = _phase(tree, words[0])
-        known = list(_PHASES[node["kind"]].model_fields)
+        known = list(PHASES[node["kind"]].model_fields)
         words = words[1:]
         if not words:
             raise UnknownKey(f"{path}: is a phase; set a key of it, such as {path}.sgd.epochs")

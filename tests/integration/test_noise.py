@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from dna.cli import main
-from dna.cli.display import noise_words
 from dna.noise_report import advice, nearest_divisor
 from dna.noise_scale import Reading, Spread
+from dna.textual import noise_words
 from helpers import tiny
 
 ROOT = Path(__file__).parent.parent.parent

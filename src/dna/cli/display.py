@@ -1,8 +1,5 @@
 """Progress of a run: a live panel on a terminal, plain lines elsewhere."""
 
-import sys
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dna.config import Config
+from dna.textual import NOISE, Pace, PlainLines, Silent, clock, noise_words
 
 if TYPE_CHECKING:
     from dna.metrics import Row, Sink
 
-#: Seconds between plain lines.
-QUIET_FOR = 5.0
 BARS = "▁▂▃▄▅▆▇█"
-NOISE = "noise/"
 
 
 @contextmanager
@@ -39,75 +34,6 @@ def show_progress(config: Config, seed: int, path: Path, *, quiet: bool) -> Iter
             yield LivePanel(live, title)
     else:
         yield PlainLines()
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self) -> None:
-        """Nothing."""
-
-    def write(self, row: "Row") -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class Pace:
-    """Interactions per second over the last half minute, and the time that is left."""
-
-    def __init__(self) -> None:
-        self.marks: deque[tuple[float, int]] = deque(maxlen=200)
-        self.compiling = 0.0
-
-    def update(self, row: "Row") -> tuple[float, float]:
-        """(interactions/s, seconds left); compiling happens once and does not count."""
-        self.compiling += row.seconds.get("compile", 0.0)
-        now = row.elapsed - self.compiling
-        self.marks.append((now, row.interactions))
-        while len(self.marks) > 2 and now - self.marks[0][0] > 30:
-            self.marks.popleft()
-        (t0, i0), (t1, i1) = self.marks[0], self.marks[-1]
-        rate = (i1 - i0) / (t1 - t0) if t1 > t0 else row.rate
-        return rate, max(row.total - row.interactions, 0) / rate if rate > 0 else 0.0
-
-
-class PlainLines:
-    """One line now and then, for logs."""
-
-    def __init__(self) -> None:
-        self.pace = Pace()
-        self.last = float("-inf")
-        self.pending: str | None = None
-        self.noise = ""
-
-    def start(self) -> None:
-        """Warming up can take a while: say so."""
-        print("warming up …", file=sys.stderr, flush=True)
-
-    def write(self, row: "Row") -> None:
-        """A line if the last one was long enough ago."""
-        rate, left = self.pace.update(row)
-        score = "-" if row.score is None else f"{row.score:.2f}"
-        found = {k: v for k, v in row.metrics.items() if k.startswith(NOISE)}
-        self.noise = f"  {noise_words(found)}" if found else self.noise
-        self.pending = (
-            f"{min(row.interactions / row.total, 1):4.0%}  {row.interactions:,} interactions  "
-            f"score {score}  {row.episodes:,} episodes  {rate:,.0f}/s  {clock(left)} left"
-            f"{self.noise}"
-        )
-        if time.monotonic() - self.last >= QUIET_FOR:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self.pending is not None:
-            print(self.pending, file=sys.stderr, flush=True)
-            self.pending, self.last = None, time.monotonic()
-
-    def close(self) -> None:
-        """Show the last line."""
-        self._flush()
 
 
 class LivePanel:
@@ -177,16 +103,6 @@ def _losses(row: "Row") -> Table:
     return table
 
 
-def noise_words(metrics: dict[str, float]) -> str:
-    """`σ policy 221 value 17.5 distil ?`: what cannot be told from zero is a question mark."""
-    phases = dict.fromkeys(name.split("/")[1] for name in metrics)
-    words = []
-    for phase in phases:
-        sigma = metrics.get(f"{NOISE}{phase}/sigma")
-        words.append(f"{phase} {'?' if sigma is None else f'{sigma:.3g}'}")
-    return "σ " + "  ".join(words)
-
-
 def spark(values: list[float], width: int) -> str:
     """A curve in one line of text."""
     if len(values) < 2:
@@ -196,13 +112,6 @@ def spark(values: list[float], width: int) -> str:
     low, high = min(points), max(points)
     span = (high - low) or 1.0
     return "".join(BARS[round((p - low) / span * (len(BARS) - 1))] for p in points)
-
-
-def clock(seconds: float) -> str:
-    """1:02:03 or 2:03."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
 @contextmanager

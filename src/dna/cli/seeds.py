@@ -16,8 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dna.cli.display import QUIET_FOR
 from dna.config import Config
+from dna.textual import QUIET_FOR
 
 if TYPE_CHECKING:
     from dna.task import Task

@@ -1,0 +1,126 @@
+"""Acting with a policy in the environment's own terms: its observations in, its actions out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dna import checkpoint
+from dna.config import Config
+from dna.envs import VectorEnv
+from dna.envs.actions import Codec
+from dna.envs.instances import Observer, is_batch
+from dna.envs.packing import PackedCodec, row_of
+from dna.errors import BadInput
+from dna.folder import RunFolder
+from dna.networks import Networks
+from dna.policy import SavedPolicy, load_policy
+from dna.setup import build_networks
+from dna.slashes import under
+from dna.spaces import MASK
+from dna.tweak import digest
+
+Array = npt.NDArray[Any]
+
+
+class Predictor:
+    """A policy between the codecs of an environment."""
+
+    def __init__(
+        self, policy: SavedPolicy, codecs: tuple[Observer, Codec], rng: np.random.Generator
+    ) -> None:
+        self.policy, self.rng = policy, rng
+        self.reader, self.writer = codecs
+        self.needs_mask = isinstance(self.reader, PackedCodec) and self.reader.in_info
+
+    def __call__(self, observation: Any, mask: Any, *, deterministic: bool) -> Any:
+        """The action for one observation, or those for a batch of them."""
+        self._check_mask(mask)
+        batch = self._is_batch(observation)
+        rows = self._batch(observation, mask) if batch else self._one(observation, mask)[None]
+        found = self.policy.act(torch.from_numpy(rows), self.rng, deterministic=deterministic)
+        actions = np.asarray(found.numpy())
+        if batch:
+            return self.writer.decode_batch(actions)
+        return self.writer.decode(actions[0])
+
+    def _check_mask(self, mask: Any) -> None:
+        if self.needs_mask and mask is None:
+            raise BadInput(
+                "predict: this policy chooses among legal actions; pass "
+                "action_mask=info['action_mask']"
+            )
+        if mask is not None and not self.needs_mask:
+            where = "takes the mask from the observation" if self._has_mask else "knows no mask"
+            raise BadInput(f"predict: this policy {where}; leave action_mask out")
+
+    @property
+    def _has_mask(self) -> bool:
+        return self.reader.spec.masked
+
+    def _is_batch(self, observation: Any) -> bool:
+        if isinstance(self.reader, PackedCodec):
+            name, codec = next(iter(self.reader.codecs.items()))
+            if self.reader.nested:
+                observation = _entry(observation, name)
+            return is_batch(codec.space, observation)
+        return is_batch(self.reader.space, observation)
+
+    def _one(self, observation: Any, mask: Any) -> Array:
+        row = self.reader.empty(1)
+        try:
+            row[0] = self.reader.encode(observation, {MASK: mask} if self.needs_mask else None)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"predict: {error}") from error
+        return np.asarray(row[0])
+
+    def _batch(self, observations: Any, masks: Any) -> Array:
+        size = len(_first(observations))
+        if masks is not None and len(masks) != size:
+            raise BadInput(f"predict: {size} observations, but {len(masks)} masks")
+        rows = [
+            self._one(row_of(observations, i), masks[i] if masks is not None else None)
+            for i in range(size)
+        ]
+        return np.stack(rows)
+
+
+def _entry(observation: Any, path: str) -> Any:
+    for name in path.split("/"):
+        if not isinstance(observation, Mapping) or name not in observation:
+            raise BadInput(f"predict: the observation has no '{path}'")
+        observation = observation[name]
+    return observation
+
+
+def _first(observation: Any) -> Any:
+    """Any array of a batch."""
+    while isinstance(observation, Mapping):
+        observation = next(iter(observation.values()))
+    return observation
+
+
+def final_policy(run: RunFolder) -> SavedPolicy | None:
+    """The policy of a run that is over."""
+    return load_policy(run.policy) if run.exists and run.done else None
+
+
+def policy_now(run: RunFolder, config: Config, seed: int, env: VectorEnv) -> SavedPolicy:
+    """The policy of a run's newest checkpoint; without one, that of the first weights."""
+    networks = build_networks(config, seed, env, torch.device("cpu"))
+    named = digest(config, seed)
+    saved = checkpoint.latest(run.path, named) if run.exists else None
+    if saved is not None:
+        networks.load_state_dict(under(saved.tensors, "networks"))
+    return policy_from(networks, config)
+
+
+def policy_from(networks: Networks, config: Config) -> SavedPolicy:
+    """The policy of these networks."""
+    networks = networks.cpu()
+    preprocess, network = networks.preprocess, networks.policy
+    about: dict[str, Any] = {"algorithm": config.algorithm}
+    pi, action = networks.distribution, networks.action
+    return SavedPolicy(preprocess, network, pi, config.env, about, action)

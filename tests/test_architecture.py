@@ -25,6 +25,11 @@ OWNERS = {
     "gymnasium": {"envs", "evaluate", "doctor", "cli"},
     "matplotlib": {"plots", "figures"},
     "av": {"media"},
+    "onnx": {"export"},
+    "onnxruntime": {"export"},
+    "onnxscript": {"export"},
+    "torch.onnx": {"export"},
+    "huggingface_hub": {"hub"},
 }
 
 

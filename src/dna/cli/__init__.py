@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from dna.cli import look, measure, noise, paper, play, report, run
+from dna.cli import export, look, measure, noise, paper, play, report, run
 from dna.errors import DnaError
 from dna.signals import stop_signals
 
@@ -56,6 +56,7 @@ measure.register(app)
 noise.register(app)
 paper.register(app)
 report.register(app)
+export.register(app)
 
 
 def main(argv: list[str] | None = None) -> int:

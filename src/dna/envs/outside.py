@@ -37,8 +37,7 @@ class Seen:
 
     space: str  # as Gymnasium prints it
     shape: tuple[int, ...]
-    one_hot: bool
-    channels_first: bool
+    steps: tuple[str, ...]  # what is done to it, in words
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,20 @@ def _observations(codec: ObservationCodec | PackedCodec | None) -> Iterator[tupl
 
 
 def _seen(codec: ObservationCodec) -> Seen:
-    shape = tuple(codec.space.shape or ())
     text = " ".join(str(codec.space).split())
-    return Seen(text[:200], shape, codec.one_hot, codec.channels_first)
+    return Seen(text[:200], tuple(codec.space.shape or ()), tuple(_steps(codec)))
+
+
+def _steps(codec: ObservationCodec) -> Iterator[str]:
+    space = codec.space
+    if codec.one_hot and not isinstance(space, spaces.MultiBinary):
+        yield "one-hot: each number, less its start, is the place of a 1; several in a row"
+    elif codec.channels_first:
+        yield "move the first axis, the channels, to the end"
+    elif codec.spec.kind == "vector" and len(space.shape or ()) != 1:
+        yield "flatten in C order"
+    if codec.spec.dtype == "float32" and space.dtype != np.float32:
+        yield "as float32"
 
 
 def _atari_meanings(vector: Any) -> tuple[str, ...]:

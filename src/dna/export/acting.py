@@ -6,7 +6,7 @@ outputs the most likely action as the environment takes it, π's parameters and 
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from dna.unpack import Unpack
 #: The input of an observation that has no name of its own.
 OBSERVATION = "observation"
 ACTION = "action"
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ def action_parts(spec: ActionSpec, known: Outside | None) -> tuple[ActionPart, .
     parts = []
     if choices:
         name, columns = "choices" if hybrid else "", tuple(range(choices))
-        parts.append(
-            ActionPart(name, "choices", columns, (choices,), "int64", (0,) * choices)
-        )
+        parts.append(ActionPart(name, "choices", columns, (choices,), "int64", (0,) * choices))
     if reals:
         name, columns = "reals" if hybrid else "", tuple(range(choices, choices + reals))
         parts.append(ActionPart(name, "reals", columns, (reals,), "float32"))
@@ -128,8 +127,9 @@ class Reading(nn.Module):
         self.register_buffer("shift", shift * 255 if self.pixels else shift)
         self.register_buffer("scale", scale / 255 if self.pixels else scale)
         divisor = torch.tensor(255.0 if self.spec.dtype == "uint8" else 1.0)
-        packed = isinstance(given, Unpack)
-        self.register_buffer("divisor", given.divisor.clone() if packed else divisor)
+        if isinstance(given, Unpack):
+            divisor = given.divisor.clone()
+        self.register_buffer("divisor", divisor)
 
     def forward(self, obs: list[Tensor]) -> tuple[Tensor, Tensor | None]:
         """Normalized numbers as the encoder reads them, and which choices are legal."""
@@ -190,7 +190,7 @@ class _Reals(nn.Module):
         return own.reshape(-1, *self.shape)
 
 
-def in_float32(network: nn.Module) -> nn.Module:
+def in_float32(network: Network) -> Network:
     """A copy without bfloat16 in it, which few runtimes compute on a processor."""
     made = copy.deepcopy(network).eval()
     for parent in list(made.modules()):

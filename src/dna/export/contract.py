@@ -59,16 +59,8 @@ def _input(entry: Input, seen: dict[str, Seen]) -> dict[str, Any]:
     own = seen.get(part.name, seen.get("")) if part.kind != "mask" else None
     if own is not None:
         tree["space"] = own.space
-        tree["steps"] = _steps(own, part.kind)
+        tree["steps"] = list(own.steps)
     return tree
-
-
-def _steps(own: Seen, kind: str) -> list[str]:
-    if own.one_hot:
-        return ["one-hot: the number minus its start is the place of the 1; several in a row"]
-    if kind == "image":
-        return ["move the first axis (channels) to the end"] if own.channels_first else []
-    return ["flatten in C order"] if len(own.shape) != 1 else []
 
 
 def _outputs(spec: ActionSpec, parts: tuple[ActionPart, ...]) -> list[dict[str, Any]]:
@@ -109,7 +101,11 @@ def _finite(bounds: tuple[float, ...]) -> list[float | None]:
 def _atari(atari: Atari) -> list[dict[str, Any]]:
     """From the emulator's screens to an observation, in order."""
     steps: list[dict[str, Any]] = [
-        {"step": "start", "noops": atari.noops, "what": "no-ops before an episode's first frame"},
+        {
+            "step": "start",
+            "noops": list(atari.noops or ()),
+            "what": "no-ops before an episode's first frame",
+        },
         {"step": "skip", "frames": atari.skip, "sticky": atari.sticky},
         {"step": "gray", "what": "the emulator's own gray-scale screen, 210 × 160 bytes"},
         {"step": "max", "of": 2 if atari.skip > 1 else 1, "what": "of the last skipped frames"},
@@ -148,11 +144,15 @@ def words(tree: dict[str, Any], *, bfloat16: bool) -> list[str]:
     """The same for people."""
     said = ["Feed observations as the environment gives them: the normalizer is inside."]
     said += [_input_words(entry) for entry in tree["inputs"]]
-    for step in tree["preprocessing"]:
+    for number, step in enumerate(tree["preprocessing"], 1):
         rest = ", ".join(f"{k} {v}" for k, v in step.items() if k not in ("step", "what"))
         what = f": {step['what']}" if "what" in step else ""
-        said.append(f"Before that, {step['step']}{what}{f' ({rest})' if rest else ''}.")
+        said.append(
+            f"To make one, {number}. {step['step']}{what}{f' ({rest})' if rest else ''}."
+        )
     said += [_output_words(entry) for entry in tree["outputs"]]
+    if "meanings" in tree:
+        said.append(f"Choices from 0 on mean {', '.join(tree['meanings'])}.")
     if not tree["post_processing"]:
         said.append(
             "Made without the environment: choices count from 0 and real numbers are not "

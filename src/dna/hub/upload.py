@@ -10,6 +10,7 @@ from typing import Any
 from dna.errors import BadInput, MissingExtra, StorageFailure
 from dna.hub import load
 from dna.hub.package import FILES
+from dna.storage import read_json
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
@@ -45,6 +46,7 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
     if not is_package(folder):
         raise BadInput(f"{folder}: not ready; make it with `dna export RUN --format hub`")
     load(folder)  # what is uploaded can be read again
+    _check_evaluation(folder / "eval.json")
     try:
         api = library.HfApi(library_name="ppo-dna")
         api.create_repo(repository, private=private, exist_ok=True)
@@ -57,6 +59,13 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
     except Exception as error:  # of the network, of the hub, of a missing login
         raise StorageFailure(f"{repository}: {_reason(error)}") from error
     return f"{getattr(api, 'endpoint', 'https://huggingface.co')}/{repository}"
+
+
+def _check_evaluation(path: Path) -> None:
+    """`dna eval` writes its own, of other episodes than the card's, with the folder's path."""
+    tree = read_json(path) if path.is_file() else {}
+    if not isinstance(tree, dict) or "run" in tree:
+        raise BadInput(f"{path}: is of a later `dna eval`, not the card's; delete it")
 
 
 def _reason(error: Exception) -> str:

@@ -30,7 +30,7 @@ from dna.strict import JSON_LIMIT, parse_json
 from dna.worlds import ATARI
 
 #: Bytes of a whole model: policy and optimizer, and what SB3 keeps beside.
-MOST_MODEL = 4 * MOST_BYTES
+MOST_MODEL = 2 * MOST_BYTES
 
 
 def import_model(

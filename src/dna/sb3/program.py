@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 #: A policy's program is far below all of these.
-MOST_BYTES, MOST_STEPS, MOST_TENSORS = 2**27, 100_000, 1000
+MOST_BYTES, MOST_STEPS, MOST_TENSORS = 2**26, 100_000, 1000
 _DICT, _TENSOR = "collections OrderedDict", "torch._utils _rebuild_tensor_v2"
 _STORAGES = {
     "torch FloatStorage": "<f4",
@@ -103,6 +103,9 @@ class _Machine:
 
     def stack_name(self, _: Any) -> None:
         last, first = self.stack.pop(), self.stack.pop()
+        # A tuple of tuples of … the same tuple is small here, but not as text.
+        if not isinstance(last, str) or not isinstance(first, str):
+            raise Refused("its pickle has a name that is no text")
         self.name(f"{first} {last}")
 
     def since_mark(self) -> list[Any]:
@@ -134,9 +137,10 @@ class _Machine:
     def storage(self, _: Any) -> None:
         kind, store, key, _where, elements = self.stack.pop()
         known = isinstance(store, _Name) and store.text in _STORAGES
-        if kind != "storage" or not known or not str(key).isalnum() or not _count(elements):
+        known = known and isinstance(key, str) and key.isalnum()
+        if kind != "storage" or not known or not _count(elements):
             raise Refused("its pickle has a storage of another kind")
-        self.push(Storage(str(key), _STORAGES[store.text], elements))
+        self.push(Storage(key, _STORAGES[store.text], elements))
 
     def reduce(self, _: Any) -> None:
         given, function = self.stack.pop(), self.stack.pop()

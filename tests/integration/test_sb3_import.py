@@ -173,6 +173,26 @@ def test_a_cnn_and_its_value_are_sb3s(tmp_path, shape):
     assert torch.allclose(value, wanted, atol=1e-6)
 
 
+def test_layers_that_older_versions_share(tmp_path):
+    rng = torch.Generator().manual_seed(0)
+    shapes = {"mlp_extractor.shared_net.0": (16, 4), "mlp_extractor.shared_net.2": (16, 16)}
+    shapes |= {"action_net": (2, 16), "value_net": (1, 16)}
+    weights = {f"{n}.weight": torch.randn(s, generator=rng) for n, s in shapes.items()}
+    weights |= {f"{n}.bias": torch.randn(s[0], generator=rng) for n, s in shapes.items()}
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as model:
+        model.writestr("data", "{}")
+        model.writestr("policy.pth", torch_file(weights))
+    import_model(tmp_path / "model.zip", "CartPole-v1", tmp_path / "ours")
+    obs = states("CartPole-v1")
+    pi, value = ours(load(tmp_path / "ours"), obs)
+    hidden = torch.from_numpy(obs)
+    for name in list(shapes)[:2]:
+        hidden = (hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]).tanh()
+    for found, name in ((pi, "action_net"), (value[:, None], "value_net")):
+        wanted = hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+        assert torch.allclose(found, wanted, atol=1e-5)
+
+
 def test_bits_and_one_hot_observations(tmp_path):
     model = trained("Switches-v0", tmp_path / "model.zip")
     import_model(tmp_path / "model.zip", "Switches-v0", tmp_path / "ours")

@@ -25,6 +25,13 @@ def test_the_python_of_the_readme_runs(number, capsys):
     assert "config" in names or names["DNA"].algorithm == "dna"
 
 
+@pytest.mark.parametrize("number", range(2))
+def test_the_python_of_the_export_document_runs(number, capsys):
+    code = blocks(ROOT / "docs" / "export.md", "python")
+    assert len(code) == 2
+    exec(compile(code[number], f"export.md, block {number}", "exec"), {})
+
+
 def commands():
     for path in DOCUMENTS:
         for block in blocks(path, "console"):

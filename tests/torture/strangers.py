@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 
+import dna.export.onnx_file
+import dna.hub.upload
+import dna.sb3  # noqa: F401  loaded once, by the parent of all
 from dna.storage import write_folder
 
 Case = Callable[[Path], list[str]]
@@ -177,7 +180,7 @@ def models(canary: Path) -> dict[str, Case]:
         "data 10,000 deep": {"data": DEEP, "policy.pth": good},
         "data of 17 MB": {"data": b'"' + b"x" * (17 * 2**20) + b'"', "policy.pth": good},
         "60 MB of zeros": {"data": data, "policy.pth": bytes(60 * 2**20)},
-        "600 MB of zeros": {"data": bytes(600 * 2**20), "policy.pth": good},
+        "200 MB of zeros": {"data": bytes(200 * 2**20), "policy.pth": good},
         "../ name": {"data": data, "policy.pth": good, f"../../{canary.name}": b"out"},
         "absolute name": {"data": data, "policy.pth": good, "/tmp/x": b"out"},
         "nothing in it": {},

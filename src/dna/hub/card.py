@@ -44,6 +44,17 @@ def card(
         f"| {how} | {evaluation['seed']} |",
         "",
         *_trained(policy),
+        *_use(name),
+        "## Files",
+        "",
+        *listed,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _use(name: str) -> list[str]:
+    return [
         "## Use",
         "",
         "```console",
@@ -59,12 +70,7 @@ def card(
         "",
         "Loading runs no code: the weights are safetensors, everything else is JSON.",
         "",
-        "## Files",
-        "",
-        *listed,
-        "",
     ]
-    return "\n".join(lines)
 
 
 def _metadata(

@@ -31,6 +31,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "procgen": (("envpool",), "Procgen games"),
     "media": (("av", "matplotlib"), "videos and plots"),
     "track": (("wandb", "trackio"), "Weights & Biases, trackio"),
+    "export": (("onnx", "onnxruntime", "onnxscript"), "policies as ONNX"),
+    "hub": (("huggingface_hub",), "the Hugging Face Hub"),
 }
 AGENTS = 4
 STEPS = 500

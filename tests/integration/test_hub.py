@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -107,9 +108,7 @@ def test_a_name_cannot_break_out_of_the_card(packed):
     policy = load_policy(packed / "policy")
     name = 'a"]\n---\n# <script>alert(1)</script> !!python/object:os.system'
     env = policy.env.model_copy(update={"id": name})
-    odd = type(policy)(
-        policy.preprocess, policy.network, policy.distribution, env, {"algorithm": name}
-    )
+    odd = replace(policy, env=env, about={"algorithm": name})
     evaluation = json.loads((packed / "eval.json").read_text())
     text = card("x", odd, evaluation, [])
     model = huggingface_hub.ModelCard(text)

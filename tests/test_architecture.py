@@ -28,6 +28,11 @@ OWNERS = {
     "torch.distributed": {"world"},
     "ray": {"cluster"},
     "optuna": {"study"},
+    "onnx": {"export"},
+    "onnxruntime": {"export"},
+    "onnxscript": {"export"},
+    "torch.onnx": {"export"},
+    "huggingface_hub": {"hub"},
 }
 
 

@@ -35,6 +35,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "track": (("wandb", "trackio"), "Weights & Biases, trackio"),
     "search": (("optuna",), "searches for settings"),
     "ray": (("ray",), "sweeps on a cluster"),
+    "export": (("onnx", "onnxruntime", "onnxscript"), "policies as ONNX"),
+    "hub": (("huggingface_hub",), "the Hugging Face Hub"),
 }
 AGENTS = 4
 STEPS = 500

@@ -6,6 +6,7 @@ checkpoints/   state, newest last                 timings.jsonl  wall-clock spli
 policy/        the final, self-contained policy   tensorboard/   event files
 done           the result, once the run is over
 run.lock       held while the run is training     eval.json, curve.png, episode.mp4, report.html
+policy.onnx, policy.json                          what `dna export` writes
 nonfinite.safetensors, hang.txt                   what a run that failed has left to look at
 """
 
@@ -26,6 +27,8 @@ OWN = [
     "curve.png",
     "episode.mp4",
     "report.html",
+    "policy.onnx",
+    "policy.json",
     "nonfinite.safetensors",
     "hang.txt",
     "policy",

@@ -118,7 +118,8 @@ class PolicyNetwork(nn.Module):
         hidden = self.activation(features)
         pi = self.policy_head(hidden)
         if self.log_std is not None:
-            pi = torch.cat([pi, self.log_std.expand(len(pi), -1)], dim=-1)
+            # Not len(pi): that fixes the batch of an exported policy.
+            pi = torch.cat([pi, self.log_std.expand(pi.shape[0], -1)], dim=-1)
         return Output(forbid(pi, legal), self.value_head(hidden).squeeze(-1), features)
 
 

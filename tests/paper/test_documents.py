@@ -25,7 +25,9 @@ def test_the_python_of_the_readme_runs(number, capsys):
     assert "config" in names or names["DNA"].algorithm == "dna"
 
 
-@pytest.mark.parametrize("name", ["own-environments.md", "api.md", "migrate-from-sb3.md"])
+@pytest.mark.parametrize(
+    "name", ["own-environments.md", "api.md", "migrate-from-sb3.md", "export.md"]
+)
 def test_the_python_of_a_document_runs_from_top_to_bottom(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

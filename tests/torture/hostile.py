@@ -16,8 +16,10 @@ from typing import Any
 import torch
 
 import dna.cli
+from dna.hub.package import Packing, package
 from dna.storage import write_folder
 from torture.ground import Child, Outcome, Work, finish, timed
+from torture.strangers import HARMLESS, hubs, models
 
 MEMORY = 200 * 2**20  # bytes that refusing may take
 
@@ -40,7 +42,9 @@ def hostile(root: Path, most: int | None = None) -> Outcome:
         trouble = finish(Work("ppo", "CartPole-v1", interactions=128), ground / "run")
         assert not trouble, trouble
         canary = root / "canary"
+        package(ground / "run", ground / "hub", Packing(episodes=1, film=False))
         cases = _policies(canary) | _configs(canary) | _runs(canary) | _words(canary)
+        cases |= hubs(canary) | models(canary)
         for name in list(cases)[:: 1 if most is None else max(1, len(cases) // most)]:
             _one(root, ground, name, cases[name], canary, outcome)
     return outcome
@@ -68,7 +72,8 @@ def _one(
     code, said = child.wait(30), child.said()
     child.newest()
     (root / "log").unlink(missing_ok=True)
-    good = code in (2, 3, 6) and not canary.exists() and _listing(root, place) == outside
+    wanted = (0,) if name.startswith(HARMLESS) else (2, 3, 6)
+    good = code in wanted and not canary.exists() and _listing(root, place) == outside
     plain = "Traceback" not in said and len(said.splitlines()) == 1
     outcome.lost += canary.exists() or _listing(root, place) != outside
     outcome.count(good and plain, f"{name}: exit {code}, {said[-200:]}")

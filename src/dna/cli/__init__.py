@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from dna.cli import look, measure, noise, paper, play, report, run, sweep
+from dna.cli import export, look, measure, noise, paper, play, report, run, sweep
 from dna.cli.ranks import is_quiet, leave, leave_in_peace
 from dna.errors import DnaError
 from dna.signals import stop_signals
@@ -58,6 +58,7 @@ noise.register(app)
 paper.register(app)
 report.register(app)
 sweep.register(app)
+export.register(app)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,0 +1,86 @@
+"""Runs played by torch and by their ONNX files: mean scores and largest differences.
+
+    python benchmarks/export.py runs/a runs/b --episodes 100
+
+Trains nothing. Deterministic play from the same seeds: scores are equal unless rounding flips
+a choice between two that are as good as equally likely, or the simulator amplifies last bits.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from dna.envs import Making, make
+from dna.envs.guard import close
+from dna.evaluate import evaluate
+from dna.export.onnx_file import surroundings, to_onnx
+from dna.export.player import Player
+from dna.hub import load
+from dna.policy import SavedPolicy
+from dna.randomness import integer
+
+
+def visited(policy: SavedPolicy, player: Player, steps: int) -> float:
+    """The largest difference of π's parameters over states that torch's policy visits."""
+    seeds = tuple(integer(0, "export", agent) for agent in range(4))
+    vector = make(policy.env, Making(4, seeds, 1))
+    rng, worst = np.random.default_rng(0), 0.0
+    try:
+        obs = vector.reset()
+        for _ in range(steps):
+            rows = torch.from_numpy(obs)
+            with torch.inference_mode():
+                said = policy.network(policy.preprocess(rows), policy.preprocess.legal(rows))
+            out = player.outputs(obs)
+            found = [out[name] for name in ("logits", "mean", "log_std") if name in out]
+            apart = np.abs(np.concatenate(found, axis=1) - said.pi.numpy()).max()
+            worst = max(worst, float(apart))
+            action = policy.act(rows, rng, deterministic=True)
+            obs = vector.step(action.numpy()).obs
+    finally:
+        close(vector)
+    return worst
+
+
+def compare(run: Path, episodes: int, steps: int) -> dict[str, Any]:
+    """One run both ways."""
+    policy = load(run)
+    file = to_onnx(policy, surroundings(policy))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.onnx"
+        file.write(path)
+        player = Player(path, policy)
+    played = {}
+    for name, who in (("torch", policy), ("onnx", cast(SavedPolicy, player))):
+        found = evaluate(who, policy.env, episodes=episodes, seed=0, deterministic=True)
+        played[name] = np.array(found.scores)
+    return {
+        "environment": policy.env.id,
+        "episodes": episodes,
+        "torch": float(played["torch"].mean()),
+        "onnx": float(played["onnx"].mean()),
+        "largest_difference_of_a_score": float(np.abs(played["torch"] - played["onnx"]).max()),
+        "random_observations": file.compared.difference,
+        "visited_states": visited(policy, player, steps),
+        "bytes": len(file.data),
+    }
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=200)
+    given = parser.parse_args()
+    for run in given.runs:
+        print(json.dumps(compare(run, given.episodes, given.steps)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

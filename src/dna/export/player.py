@@ -1,0 +1,53 @@
+"""An ONNX file as a policy that our environments can be played with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dna.export.acting import inputs, spec_of
+from dna.export.conversion import Runtime
+from dna.export.trial import feeds
+from dna.policy import SavedPolicy
+from dna.storage import read
+
+Array = npt.NDArray[Any]
+
+
+class Player:
+    """Reads the file alone; `like` says how our rows are laid out."""
+
+    def __init__(self, path: Path, like: SavedPolicy) -> None:
+        self.runtime = Runtime(read(path))
+        self.contract: dict[str, Any] = json.loads(self.runtime.properties["contract"])
+        self.obs, self.spec = like.preprocess.spec, spec_of(like.distribution)
+        self.like = like
+
+    def outputs(self, rows: Array) -> dict[str, Array]:
+        """Everything it says of observations as our environments give them."""
+        names = [entry["name"] for entry in self.contract["outputs"]]
+        return self.runtime.run(feeds(self.obs, inputs(self.obs, names), rows))
+
+    def act(self, obs: Tensor, rng: np.random.Generator, *, deterministic: bool) -> Tensor:
+        """Rows of actions [B, W]: its own most likely ones, or drawn from its parameters."""
+        out = self.outputs(obs.numpy())
+        if not deterministic:
+            found = [out[n] for n in ("logits", "mean", "log_std") if n in out]
+            pi = torch.from_numpy(np.concatenate(found, axis=1))
+            noise = torch.from_numpy(self.like.distribution.draw(rng, (len(obs),)))
+            return self.like.distribution.sample(pi, noise)
+        return self._rows(out, len(obs))
+
+    def _rows(self, out: dict[str, Array], size: int) -> Tensor:
+        """What `step` takes → our rows: offsets taken off again."""
+        dtype = np.float32 if self.spec.numbers else np.int64
+        rows: Array = np.zeros((size, self.spec.width), dtype)
+        for entry in self.contract["outputs"]:
+            if "columns" in entry:
+                own = out[entry["name"]].reshape(size, -1) - np.asarray(entry.get("start", 0))
+                rows[:, entry["columns"]] = own
+        return torch.from_numpy(rows)

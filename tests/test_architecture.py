@@ -25,6 +25,7 @@ OWNERS = {
     "gymnasium": {"envs", "evaluate", "doctor", "cli"},
     "matplotlib": {"plots", "figures"},
     "av": {"media"},
+    "PIL": {"chart", "media"},
 }
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from dna.cli import look, measure, noise, paper, play, report, run
+from dna.cli import evaluation, look, measure, noise, paper, play, report, run
 from dna.errors import DnaError
 from dna.signals import stop_signals
 
@@ -50,6 +50,7 @@ def _root(
 
 _root.__doc__ = HELP
 run.register(app)
+evaluation.register(app)
 play.register(app)
 look.register(app)
 measure.register(app)

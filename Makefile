@@ -18,7 +18,7 @@ demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluat
 	@$(BIN)/dna train MinAtar/Breakout-v1 --interactions 800000 --out $(DEMO) --restart
 	@$(BIN)/dna eval $(DEMO) --episodes 100 --random
 	@$(BIN)/dna plot $(DEMO)
-	@$(BIN)/dna record $(DEMO)
+	@$(BIN)/dna record $(DEMO) --best-of 3
 	@echo
 	@echo "Results are in $(DEMO): curve.png, episode.mp4, eval.json, policy/, metrics.jsonl, tensorboard/"
 	@echo "Three commands to try next:"

@@ -33,6 +33,7 @@ OWNERS = {
     "onnxscript": {"export"},
     "torch.onnx": {"export"},
     "huggingface_hub": {"hub"},
+    "PIL": {"chart", "media"},
 }
 
 

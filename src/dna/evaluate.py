@@ -1,28 +1,35 @@
-"""Playing without learning: scores of a saved policy, and pictures of it."""
+"""Playing without learning: scores of a saved policy.
 
-import os
+An episode is a function of (policy, seed, its number): its environment begins from a seed of
+its own, its actions have noise of their own, and the network sees rows in groups of one
+size. So how many episodes are played side by side changes nothing.
+"""
+
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import gymnasium
 import numpy as np
 import torch
+from torch import Tensor
 
 from dna.config import EnvConfig
 from dna.envs import Array, Making, Source, VectorEnv, make
 from dna.envs.guard import close
-from dna.episodes import Episode, Scores
+from dna.episodes import Scores
 from dna.errors import BadInput, EnvironmentFailure
 from dna.folder import RunFolder
-from dna.media import Frame, as_frame
 from dna.policy import SavedPolicy, load_policy
 from dna.randomness import generator, integer
+from dna.summary import METHOD, interval, iqm
 
-#: Environments stepped together while evaluating.
+#: Environments stepped together while evaluating, unless told otherwise.
 PARALLEL = 16
 #: Steps after which an episode is taken to have no end.
 LONGEST = 200_000
+#: Rows the network sees at a time, filled up: sums of other sizes differ in their last bits.
+ROWS = 8
 
 
 def _silent(episodes: int) -> None:
@@ -36,12 +43,12 @@ class Playing:
     allow_import: bool = False
     source: Source = None
     progress: Callable[[int], None] = _silent
-    parallel: int = PARALLEL  # environments stepped together
+    parallel: int = PARALLEL  # changes the speed, not the scores
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of whole episodes."""
+    """Scores of whole episodes, in order of their numbers."""
 
     scores: tuple[float, ...]
     lengths: tuple[int, ...]
@@ -49,28 +56,30 @@ class Evaluation:
     @property
     def mean(self) -> float:
         """The mean score."""
-        return float(self.summary()["mean"])
+        return float(np.mean(self.scores))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """A 95 % interval of the mean."""
-        found = self.summary()
-        return float(found["low"]), float(found["high"])
+        """A 95 % interval of the mean; NaN of a single episode."""
+        return interval(self.scores) or (math.nan, math.nan)
 
     def __str__(self) -> str:
         low, high = self.interval
         return f"{self.mean:.2f} [{low:.2f}, {high:.2f}] over {len(self.scores)} episodes"
 
-    def summary(self) -> dict[str, float | int]:
-        """Mean, spread and a 95 % interval of the mean (normal approximation)."""
+    def summary(self) -> dict[str, float | int | str | None]:
+        """Mean with a 95 % interval, median, interquartile mean and spread."""
         scores = np.array(self.scores)
-        error = float(scores.std(ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else 0.0
+        low, high = interval(self.scores) or (None, None)
         return {
             "episodes": len(scores),
             "mean": float(scores.mean()),
             "std": float(scores.std()),
-            "low": float(scores.mean() - 1.96 * error),
-            "high": float(scores.mean() + 1.96 * error),
+            "low": low,
+            "high": high,
+            "interval": METHOD,
+            "median": float(np.median(scores)),
+            "iqm": iqm(self.scores),
             "min": float(scores.min()),
             "max": float(scores.max()),
             "length": float(np.mean(self.lengths)),
@@ -84,6 +93,51 @@ def policy_of(run: RunFolder) -> SavedPolicy:
     return load_policy(run.policy)
 
 
+def world_seed(seed: int, episode: int) -> int:
+    """What an episode's environment begins from."""
+    return integer(seed, "eval/env", episode)
+
+
+def padded(obs: Array) -> Tensor:
+    """Rows filled up to a multiple of `ROWS` with copies of the first."""
+    more = -len(obs) % ROWS
+    return torch.from_numpy(np.concatenate([obs, obs[:1].repeat(more, axis=0)]))
+
+
+@dataclass
+class Player:
+    """Acts in many episodes at once, in each with noise of its own; None is uniform."""
+
+    policy: SavedPolicy | None
+    seed: int
+    deterministic: bool
+    rngs: dict[int, np.random.Generator] = field(default_factory=dict)  # agent → its noise
+
+    def begin(self, agent: int, episode: int) -> None:
+        """An agent's next episode."""
+        self.rngs[agent] = generator(self.seed, "eval/act", episode)
+
+    def act(self, vector: VectorEnv, obs: Array, agents: list[int]) -> Array:
+        """Actions of these agents, in rows of all, [A, W]."""
+        if self.policy is None:
+            rows = np.concatenate([vector.uniform(self.rngs[i], i) for i in agents])
+        else:
+            groups = torch.split(padded(obs[agents]), ROWS)
+            params = torch.cat([self.policy.parameters(group) for group in groups])
+            rows = self.choose(self.policy, params[: len(agents)], agents)
+        action = np.zeros((vector.agents, rows.shape[1]), rows.dtype)
+        action[agents] = rows
+        return action
+
+    def choose(self, policy: SavedPolicy, params: Tensor, agents: list[int]) -> Array:
+        """Actions [B, W] of π's parameters, one row for each of these agents."""
+        if self.deterministic:
+            return np.asarray(policy.distribution.mode(params).numpy())
+        noise = [policy.distribution.draw(self.rngs[i], (1,)) for i in agents]
+        drawn = torch.from_numpy(np.concatenate(noise))
+        return np.asarray(policy.distribution.sample(params, drawn).numpy())
+
+
 def evaluate(
     policy: SavedPolicy | None,
     env: EnvConfig,
@@ -95,92 +149,88 @@ def evaluate(
 ) -> Evaluation:
     """Play whole episodes; None plays uniformly at random.
 
-    Each environment plays the same number of episodes, fixed beforehand: taking whichever
-    end first would favor short ones.
+    Which episodes count is fixed beforehand: taking whichever end first would favor short
+    ones. Each environment plays every A-th. A ready vector environment has its own number
+    of environments and resets them by itself: there, the scores do depend on that number.
     """
     how = how or Playing()
     agents = min(how.parallel, episodes)
+    ready = isinstance(how.source, gymnasium.vector.VectorEnv)
     if isinstance(how.source, gymnasium.vector.VectorEnv):
         agents = how.source.num_envs
-    seeds = tuple(integer(seed, "eval/env", agent) for agent in range(agents))
-    vector = make(env, Making(agents, seeds, None, how.allow_import), how.source)
-    rng = generator(seed, "eval/act")
-
-    def act(obs: Array) -> Array:
-        if policy is None:
-            return vector.uniform(rng)
-        action = policy.act(torch.from_numpy(obs), rng, deterministic=deterministic)
-        return np.asarray(action.numpy())
-
-    try:
-        return _play_quota(vector, act, episodes, how.progress)
-    finally:
-        close(vector)
-
-
-def _play_quota(
-    vector: VectorEnv,
-    act: Callable[[Array], Array],
-    episodes: int,
-    progress: Callable[[int], None],
-) -> Evaluation:
-    quota = np.full(vector.agents, episodes // vector.agents)
-    quota[: episodes % vector.agents] += 1
-    played = Scores(vector.agents)
-    kept: list[Episode] = []
-    obs = vector.reset()
-    while quota.any():
-        step = vector.step(act(obs))
-        played.add(step)
-        for episode in played.take():
-            if quota[episode.agent]:
-                quota[episode.agent] -= 1
-                kept.append(episode)
-                progress(len(kept))
-        if (played.lengths[quota > 0] >= LONGEST).any():
-            raise EnvironmentFailure(
-                f"an episode is still going after {LONGEST:,} steps; "
-                "train with env.max_episode_steps (Atari: env.atari.max_frames) to bound them"
-            )
-        obs = step.obs
-    return Evaluation(tuple(e.score for e in kept), tuple(e.length for e in kept))
+    table = _Table(episodes, seed, how.progress)
+    player = Player(policy, seed, deterministic)
+    first = 0
+    while len(table.found) < episodes:  # once, or in turns where nothing can be seeded anew
+        seeds = tuple(world_seed(seed, first + agent) for agent in range(agents))
+        vector = make(env, Making(agents, seeds, None, how.allow_import), how.source)
+        try:
+            queues = _queues(first, episodes, agents)
+            table.play(vector, player, queues if vector.can_reseed or ready else _one(queues))
+        finally:
+            close(vector)
+        first += agents
+        agents = max(1, min(agents, episodes - first))
+    return table.result()
 
 
-@dataclass(frozen=True)
-class Recording:
-    """One episode in pictures."""
-
-    frames: list[Frame]
-    fps: int
-    score: float
-    whole: bool  # False: cut after so many pictures
+def _queues(first: int, episodes: int, agents: int) -> list[list[int]]:
+    """The episodes of each agent."""
+    return [list(range(first + agent, episodes, agents)) for agent in range(agents)]
 
 
-def record(
-    policy: SavedPolicy, *, seed: int, deterministic: bool, allow_import: bool, most: int = 5000
-) -> Recording:
-    """Play one episode and keep its pictures."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no screen to draw
-    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    seeds = (integer(seed, "record/env"),)
-    vector = make(policy.env, Making(1, seeds, 1, allow_import, render=True))
-    rng = generator(seed, "record")
-    frames: list[Frame] = []
-    played = Scores(1)
-    try:
+def _one(queues: list[list[int]]) -> list[list[int]]:
+    return [queue[:1] for queue in queues]
+
+
+class _Table:
+    """Episodes as they come in: number → (score, length)."""
+
+    def __init__(self, episodes: int, seed: int, progress: Callable[[int], None]) -> None:
+        self.episodes, self.seed, self.progress = episodes, seed, progress
+        self.found: dict[int, tuple[float, int]] = {}
+
+    def play(self, vector: VectorEnv, player: Player, queues: list[list[int]]) -> None:
+        """Every agent's queue to its end; who is through waits, where that is possible."""
+        played = Scores(vector.agents)
+        for agent, queue in enumerate(queues):
+            player.begin(agent, queue[0] if queue else self.episodes + agent)
         obs = vector.reset()
-        while not played.window and len(frames) < most:
-            frames.append(as_frame(vector.picture()))
-            action = policy.act(torch.from_numpy(obs), rng, deterministic=deterministic)
-            step = vector.step(action.numpy())
+        for agent, queue in enumerate(queues):
+            self._announce(vector, agent, queue)
+        everyone = list(range(vector.agents))
+        while waiting := [agent for agent in everyone if queues[agent]]:
+            agents = waiting if vector.can_hold else everyone
+            active = np.isin(everyone, agents)
+            held = None if active.all() else active
+            step = vector.step(player.act(vector, obs, agents), held)
             played.add(step)
+            for episode in played.take():
+                if queue := queues[episode.agent]:
+                    self._keep(queue.pop(0), episode.score, episode.length)
+                    player.begin(episode.agent, queue[0] if queue else self.episodes)
+                    self._announce(vector, episode.agent, queue)
+            _check_end(played.lengths[waiting])
             obs = step.obs
-    finally:
-        close(vector)
-    score = played.window[0][0] if played.window else float(played.returns[0])
-    return Recording(frames, vector.fps, score, bool(played.window))
+
+    def _announce(self, vector: VectorEnv, agent: int, queue: list[int]) -> None:
+        """Which episode comes behind the one that begins."""
+        if vector.can_reseed and len(queue) > 1:
+            vector.reseed(agent, world_seed(self.seed, queue[1]))
+
+    def _keep(self, number: int, score: float, length: int) -> None:
+        self.found[number] = (score, length)
+        self.progress(len(self.found))
+
+    def result(self) -> Evaluation:
+        """In order of their numbers, whoever ended first."""
+        scores, lengths = zip(*(self.found[k] for k in range(self.episodes)), strict=True)
+        return Evaluation(scores, lengths)
 
 
-def default_video(run: RunFolder) -> Path:
-    """Where `dna record` writes unless told otherwise."""
-    return run.path / "episode.mp4"
+def _check_end(lengths: Array) -> None:
+    if (lengths >= LONGEST).any():
+        raise EnvironmentFailure(
+            f"an episode is still going after {LONGEST:,} steps; "
+            "train with env.max_episode_steps (Atari: env.atari.max_frames) to bound them"
+        )

@@ -5,7 +5,7 @@ machine.json   versions, hardware, threads        episodes.csv   one line per ep
 checkpoints/   state, newest last                 timings.jsonl  wall-clock split
 policy/        the final, self-contained policy   tensorboard/   event files
 done           the result, once the run is over
-run.lock       held while the run is training     eval.json, curve.png, episode.mp4, report.html
+run.lock       held while the run is training     eval.json, curve.png, episode.*, report.html
 policy.onnx, policy.json                          what `dna export` writes
 nonfinite.safetensors, hang.txt                   what a run that failed has left to look at
 """
@@ -26,6 +26,7 @@ OWN = [
     "eval.json",
     "curve.png",
     "episode.mp4",
+    "episode.gif",
     "report.html",
     "policy.onnx",
     "policy.json",

@@ -1,13 +1,14 @@
 """A policy that leaves its run: weights, normalizer and preprocessing in two files, no pickle.
 
 `policy.safetensors` and `policy.json` are enough to act: no configuration of the run, no
-statistics beside, nothing to import.
+statistics beside, nothing to import. Where there are two networks, the value network comes
+along (format 2): films show V_V beside V_π.
 """
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,12 +18,22 @@ from torch import Tensor
 from dna.config import Config, EnvConfig, Network
 from dna.distributions import Distribution, distribution
 from dna.errors import StorageFailure
-from dna.networks import Networks, PolicyNetwork, Preprocess, preprocessing
+from dna.networks import Networks, PolicyNetwork, Preprocess, ValueNetwork, preprocessing
 from dna.spaces import ActionSpec, ObservationSpec
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
 from dna.unpack import Unpack
 
-FORMAT = 1
+FORMAT = 2
+#: Format 1 had no value network.
+READABLE = (1, FORMAT)
+
+
+class Opinion(NamedTuple):
+    """What a saved policy thinks of a batch of states."""
+
+    pi: Tensor  # [B, P] parameters of π
+    value: Tensor  # [B] V_π
+    other: Tensor | None  # [B] V_V; None: one network, or a policy of format 1
 
 
 @dataclass(frozen=True)
@@ -35,15 +46,34 @@ class SavedPolicy:
     env: EnvConfig
     about: dict[str, Any]  # algorithm, seed, interactions, score
     action: ActionSpec
+    value: ValueNetwork | None = None  # θ_V, where it was saved
 
     @torch.inference_mode()
     def act(self, obs: Tensor, rng: np.random.Generator, *, deterministic: bool) -> Tensor:
         """Actions [B, W] for raw observations [B, …]."""
-        pi = self.network(self.preprocess(obs), self.preprocess.legal(obs)).pi
+        pi = self.parameters(obs)
         if deterministic:
             return self.distribution.mode(pi)
         noise = torch.from_numpy(self.distribution.draw(rng, (len(obs),)))
         return self.distribution.sample(pi, noise)
+
+    @torch.inference_mode()
+    def parameters(self, obs: Tensor) -> Tensor:
+        """π's parameters [B, P] for raw observations."""
+        pi: Tensor = self.network(self.preprocess(obs), self.preprocess.legal(obs)).pi
+        return pi
+
+    @torch.inference_mode()
+    def opinion(self, obs: Tensor) -> Opinion:
+        """π's parameters, V_π and V_V for raw observations [B, …].
+
+        Values are those of training: discounted, and of normalized rewards where a run
+        normalizes them.
+        """
+        x = self.preprocess(obs)
+        output = self.network(x, self.preprocess.legal(obs))
+        other = None if self.value is None else self.value(x)
+        return Opinion(output.pi, output.value, other)
 
 
 def save_policy(
@@ -56,12 +86,15 @@ def save_policy(
         "clip": networks.preprocess.clip,
         "gain": networks.preprocess.gain,
         "projection": networks.policy.projection is not None,
+        "value": networks.value is not None,
         "observation": networks.obs.to_json(),
         "action": networks.action.to_json(),
         "env": config.env.model_dump(mode="json"),
         "about": about,
     }
     tensors = {f"policy/{k}": v for k, v in networks.policy.state_dict().items()}
+    if networks.value is not None:
+        tensors |= {f"value/{k}": v for k, v in networks.value.state_dict().items()}
     tensors |= {f"preprocess/{k}": v for k, v in networks.preprocess.state_dict().items()}
     files = {
         "policy.json": (json.dumps(description, indent=2) + "\n").encode(),
@@ -75,26 +108,30 @@ def load_policy(folder: Path) -> SavedPolicy:
     files = read_folder(folder)
     try:
         tree = json.loads(files["policy.json"])
-        if tree["format"] != FORMAT:
+        if tree["format"] not in READABLE:
             raise StorageFailure(f"{folder}: policy format {tree['format']} is not {FORMAT}")
+        settings = Network.model_validate_json(json.dumps(tree["network"]))
         obs = ObservationSpec.from_json(tree["observation"])
         action = ActionSpec.from_json(tree["action"])
-        network = PolicyNetwork(
-            Network.model_validate_json(json.dumps(tree["network"])),
-            obs,
-            action,
-            tree["projection"],
-        )
+        network = PolicyNetwork(settings, obs, action, tree["projection"])
+        value = None
+        if tree["format"] > 1 and tree["value"]:
+            value = ValueNetwork(settings, obs, tree["projection"])
         preprocess = preprocessing(obs, tree["clip"], tree["gain"])
         env = EnvConfig.model_validate_json(json.dumps(tree["env"]))
         tensors = tensors_from(files["policy.safetensors"], str(folder))
         network.load_state_dict(_part(tensors, "policy/"))
         preprocess.load_state_dict(_part(tensors, "preprocess/"))
+        if value is not None:
+            value.load_state_dict(_part(tensors, "value/"))
     except (KeyError, TypeError, ValueError, RuntimeError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise StorageFailure(f"{folder}: not a policy of this version ({reason})") from error
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return SavedPolicy(preprocess, network, distribution(action), env, tree["about"], action)
+    for part in (network, value):
+        if part is not None:
+            part.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    pi = distribution(action)
+    return SavedPolicy(preprocess, network, pi, env, tree["about"], action, value)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

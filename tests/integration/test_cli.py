@@ -373,7 +373,7 @@ def test_record_and_plot_write_a_film_and_a_picture(capsys, trained, tmp_path):
     assert main(["plot", str(trained), "--out", "curve.png"]) == 0
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
-    assert "must end in .mp4" in refused(capsys, ["record", str(trained), "--out", "x.gif"])
+    assert "must end in .mp4" in refused(capsys, ["record", str(trained), "--out", "x.avi"])
 
 
 def test_a_film_of_minatar_is_large_enough_to_see(tmp_path):

@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 
 from dna.cli import main
-from dna.cli.play import _sentence, worth
+from dna.cli.evaluation import _sentence, worth
 from dna.config import Atari, EnvConfig, Procgen
 from dna.envs.fake import Identity
 from dna.evaluate import Evaluation

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from dna.cli import export, look, measure, noise, paper, play, report, run, sweep
+from dna.cli import evaluation, export, look, measure, noise, paper, play, report, run, sweep
 from dna.cli.ranks import is_quiet, leave, leave_in_peace
 from dna.errors import DnaError
 from dna.signals import stop_signals
@@ -51,6 +51,7 @@ def _root(
 
 _root.__doc__ = HELP
 run.register(app)
+evaluation.register(app)
 play.register(app)
 look.register(app)
 measure.register(app)

@@ -1,114 +1,76 @@
-"""`dna eval`, `dna record` and `dna plot`: looking at what a run learned."""
+"""`dna record` and `dna plot`: looking at what a run learned."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from dna.cli.display import counting
-from dna.config import EnvConfig
+from dna.cli.evaluation import AllowImport, Deterministic, Seed
 from dna.errors import BadInput
-from dna.scores import normalized
-from dna.worlds import ATARI
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")]
-Episodes = Annotated[int, typer.Option(min=1, max=1_000_000, help="Whole episodes to play")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the evaluation")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="The most likely action, not a sample")
+Format = Literal["mp4", "gif"]
+
+
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="[as --out ends, else mp4]")
 ]
-AllowImport = Annotated[bool, typer.Option("--allow-import", help="The run's ENV_ID runs code")]
-
-
-def eval_(
-    run: Run,
-    episodes: Episodes = 100,
-    seed: Seed = 0,
-    deterministic: Deterministic = False,
-    random: Annotated[bool, typer.Option("--random", help="A random agent beside it")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON line")] = False,
-    allow_import: AllowImport = False,
-) -> None:
-    """Score a run's policy on fresh episodes; writes RUN/eval.json.
-
-    Example: dna eval runs/3f2a9c01d4e5 --episodes 100 --random
-    """
-    from dna.evaluate import Playing, evaluate, policy_of
-    from dna.folder import RunFolder
-    from dna.storage import write_json
-
-    folder = RunFolder.of(run)
-    policy = policy_of(folder)
-    result: dict[str, object] = {"run": str(run), "seed": seed, "deterministic": deterministic}
-    players = {"policy": policy} | ({"random": None} if random else {})
-    for name, player in players.items():
-        with counting(f"{name}: episodes played", episodes) as told:
-            played = evaluate(
-                player,
-                policy.env,
-                episodes=episodes,
-                seed=seed,
-                deterministic=deterministic,
-                how=Playing(allow_import=allow_import, progress=told),
-            )
-        summary = played.summary()
-        result[name] = summary = summary | worth(policy.env, summary["mean"])
-        if not as_json:
-            typer.echo(_sentence(name, summary))
-    if as_json:
-        typer.echo(json.dumps(result))
-    write_json(folder.path / "eval.json", result)
-
-
-def worth(env: EnvConfig, mean: float) -> dict[str, float]:
-    """The mean on its benchmark's scale; nothing beside Atari's 57 games and hard Procgen."""
-    if env.procgen is not None and env.procgen.distribution != "hard":
-        return {}
-    if (env.id or "").startswith(ATARI) and env.atari is None:
-        return {}  # Gymnasium's plain environment: other rules, another score
-    return normalized(env.id or "", mean)
-
-
-def _sentence(name: str, summary: dict[str, float | int]) -> str:
-    scaled = ""
-    if "human_normalized" in summary:
-        scaled = f", human-normalized {summary['human_normalized']:.1f} %"
-    elif "normalized" in summary:
-        scaled = f", normalized {summary['normalized']:.3f}"
-    return (
-        f"{name:>6}: {summary['mean']:.2f} ± {summary['std']:.2f}{scaled} over "
-        f"{summary['episodes']} episodes "
-        f"(95 % interval of the mean {summary['low']:.2f} to {summary['high']:.2f})"
-    )
+Plain = Annotated[bool, typer.Option("--plain", help="Only the pictures, no panel beside them")]
+BestOf = Annotated[
+    int, typer.Option(min=1, max=10_000, help="Play so many episodes, film the best")
+]
+Frames = Annotated[
+    int, typer.Option(min=1, max=1_000_000, help="Cut the film after so many steps")
+]
 
 
 def record_(
     run: Run,
-    out: Annotated[Path | None, typer.Option(help="The video [RUN/episode.mp4]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The film [RUN/episode.mp4]")] = None,
+    form: FormatOption = None,
+    plain: Plain = False,
+    best_of: BestOf = 1,
+    frames: Frames = 5000,
     seed: Seed = 0,
     deterministic: Deterministic = False,
     allow_import: AllowImport = False,
 ) -> None:
-    """Record one episode as mp4.
+    """Film an episode, mp4 or gif, beside what the agent thinks of it.
 
-    Example: dna record runs/3f2a9c01d4e5 --out breakout.mp4
+    A panel shows the score, V_π and V_V over the last 200 steps, the actions' probabilities.
+
+    Example: dna record runs/3f2a9c01d4e5 --best-of 3 --out breakout.gif
     """
-    from dna.evaluate import default_video, policy_of, record
-    from dna.folder import RunFolder
-    from dna.media import mp4
+    from dna.evaluate import Playing, policy_of
+    from dna.film import Film, best_episode, default_video
+    from dna.hub import find
+    from dna.media import gif, mp4
     from dna.storage import write
 
-    folder = RunFolder.of(run)
-    target = out or default_video(folder)
-    if target.suffix != ".mp4":
-        raise BadInput(f"--out {target}: must end in .mp4")
-    film = record(
-        policy_of(folder), seed=seed, deterministic=deterministic, allow_import=allow_import
-    )
-    write(target, mp4(film.frames, film.fps))
-    score = f"score {film.score:.2f}" + ("" if film.whole else " so far: the film was cut")
-    typer.echo(f"{target}: {len(film.frames)} frames, {score}")
+    folder = find(run)
+    kind = _format(out, form)
+    target = out or default_video(folder, kind)
+    policy = policy_of(folder)
+    with counting("episodes to choose from", best_of) as told:
+        how = Playing(allow_import, None, told)
+        episode = best_episode(policy, best_of, seed=seed, deterministic=deterministic, how=how)
+    note = f"best of {best_of}" if best_of > 1 else ""
+    film = Film(policy, seed, episode, deterministic, allow_import, frames, plain, note)
+    write(target, (mp4 if kind == "mp4" else gif)(film.frames(), film.fps))
+    said = f"score {film.score:.2f}" + (f", the {note}" if note else "")
+    said += "" if film.whole else f" so far: the film was cut after {frames:,} steps"
+    typer.echo(f"{target}: {film.pictures} frames, {said}")
+
+
+def _format(out: Path | None, form: Format | None) -> Format:
+    """As the option says, or the file's name; the two must agree."""
+    ending = None if out is None else out.suffix
+    if ending not in (None, ".mp4", ".gif") or (ending and form and ending != f".{form}"):
+        raise BadInput(f"--out {out}: must end in .{form or 'mp4 or .gif'}")
+    if form is not None:
+        return form
+    return "gif" if ending == ".gif" else "mp4"
 
 
 def plot(
@@ -131,6 +93,5 @@ def plot(
 
 def register(app: typer.Typer) -> None:
     """Add these verbs."""
-    app.command("eval")(eval_)
     app.command("record")(record_)
     app.command()(plot)

@@ -55,6 +55,7 @@ class VectorEnv(Protocol):
     observation: ObservationSpec
     action: ActionSpec
     can_hold: bool  # whether `step` can leave some environments where they are
+    can_reseed: bool  # whether `reseed` works
     fps: int  # pictures per second of a film
 
     @property
@@ -67,10 +68,20 @@ class VectorEnv(Protocol):
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
         """Step every environment, or only the active ones."""
 
+    def reseed(self, agent: int, seed: int) -> None:
+        """An agent's next game begins from this seed, as one just made with it would."""
+
     def uniform(
-        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+        self,
+        rng: np.random.Generator,
+        agents: int | None = None,
+        own: slice = ALL,
+        only: int | None = None,
     ) -> Array:
-        """Actions drawn uniformly from the space, [A, W]: of so many agents, the own ones."""
+        """Actions drawn uniformly from the space, [A, W].
+
+        Of so many `agents` of the run the `own` ones; or of one agent only, [1, W].
+        """
 
     def snapshot(self) -> State:
         """Everything that decides what comes next, as named arrays."""
@@ -80,6 +91,9 @@ class VectorEnv(Protocol):
 
     def picture(self) -> Array:
         """Agent 0 in colors, [H, W, 3], for films."""
+
+    def meanings(self) -> tuple[str, ...]:
+        """What the actions of a single choice are called; empty where nobody says."""
 
     def close(self) -> None:
         """Let go of everything."""

@@ -14,6 +14,8 @@ from dna.errors import BadInput
 from dna.spaces import ActionSpec
 
 Array = npt.NDArray[Any]
+#: MinAtar's letters.
+MINATAR = {"n": "noop", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
 
 
 class Codec(Protocol):
@@ -132,6 +134,35 @@ class DictActionCodec:
         for name, codec in self.codecs.items():
             rows[:, self.columns[name]] = codec.uniform(rng, agents)
         return rows
+
+
+def meanings_of(env: Any, spec: ActionSpec) -> tuple[str, ...]:
+    """Names of a single choice: as Gymnasium's Atari tells them, or as MinAtar keeps them."""
+    names: Any = None
+    if hasattr(env, "get_action_meanings"):
+        names = env.get_action_meanings()
+    elif hasattr(env, "action_set") and hasattr(env, "game"):
+        letters = getattr(getattr(env.game, "env", None), "action_map", None)
+        if isinstance(letters, list):
+            names = [MINATAR.get(letters[i], letters[i]) for i in env.action_set]
+    fits = spec.kind == "categorical" and isinstance(names, list | tuple)
+    return tuple(map(str, names)) if fits and spec.sizes == (len(names),) else ()
+
+
+def uniform_rows(
+    codec: Codec,
+    rng: np.random.Generator,
+    legal: Array | None,
+    drawn: tuple[int, slice],
+    only: int | None,
+) -> Array:
+    """Actions of some agents or of one, drawn among what is legal where that is known."""
+    if only is not None:
+        drawn, legal = (1, slice(None)), None if legal is None else legal[only : only + 1]
+    agents, own = drawn
+    if legal is None:
+        return codec.uniform(rng, agents)[own]
+    return uniform_legal(codec, rng, legal, agents, own)
 
 
 def uniform_legal(

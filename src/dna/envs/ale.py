@@ -43,8 +43,8 @@ class Games:
 
     def reset(self) -> None:
         """Begin a game for every agent."""
-        for game in self.games:
-            game.reset()
+        for i in range(len(self.games)):
+            self._begin(i)
         self._show(slice(None))
         self.board["elapsed"][:] = 0
 
@@ -64,6 +64,14 @@ class Games:
             if over or lost or games[i].timeout():
                 self._end(i, over=over, lost=lost)
 
+    def _begin(self, i: int) -> None:
+        """The next game, from a new seed if there is one."""
+        seed = int(self.board["seed"][i]) - 1
+        if seed >= 0:
+            self.games[i].insert(seed)
+            self.board["seed"][i] = 0
+        self.games[i].reset()
+
     def _end(self, i: int, *, over: bool, lost: bool) -> None:
         """An episode is over: keep its last frame, and begin the next life or game."""
         game, board = self.games[i], self.board
@@ -75,7 +83,7 @@ class Games:
             board["unseen"][i], ended = game.next_life()
             shown = {i: 0}
         if ended:
-            game.reset()
+            self._begin(i)
             shown = None
         board["over"][i] = ended
         board["elapsed"][i] = 0  # a first observation shows time zero, in a new life too

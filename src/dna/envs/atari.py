@@ -32,7 +32,7 @@ SAVED = ("state", "length", "counters", "screens", "elapsed")
 class AtariVector:
     """Games of one kind, one per agent, stepped together."""
 
-    can_hold = True
+    can_hold = can_reseed = True
     inexact: str | None = None
     fps = 15  # decisions in a second of play
 
@@ -41,8 +41,8 @@ class AtariVector:
         self.settings = config.atari
         self.name, self.agents = config.id or "", making.agents
         rom = rom_of(self.name)
-        actions, screen = _describe(rom, self.settings)
-        self.actions = actions
+        self.names, screen = _describe(rom, self.settings)
+        self.actions = actions = len(self.names)
         size, self.depth = self.settings.size, self.settings.stack
         limit = self.settings.max_frames if self.settings.time == "bar" else None
         self.limit = limit
@@ -126,11 +126,20 @@ class AtariVector:
         if self.limit is not None:
             draw_time(frames, elapsed, self.limit)
 
+    def reseed(self, agent: int, seed: int) -> None:
+        """The game behind this one is played on a new console."""
+        self.board["seed"][agent] = seed + 1
+
     def uniform(
-        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+        self,
+        rng: np.random.Generator,
+        agents: int | None = None,
+        own: slice = ALL,
+        only: int | None = None,
     ) -> Array:
         """Actions drawn uniformly."""
-        return rng.integers(0, self.actions, size=(agents or self.agents, 1))[own]
+        drawn = 1 if only is not None else agents or self.agents
+        return rng.integers(0, self.actions, size=(drawn, 1))[ALL if only is not None else own]
 
     def snapshot(self) -> State:
         """Emulators with their generators, last screens, counters and frame stacks."""
@@ -161,6 +170,10 @@ class AtariVector:
         assert isinstance(self.crew, Solo), "made to be filmed with Making(render=True)"
         picture: Array = self.crew.games.games[0].ale.getScreenRGB()
         return picture
+
+    def meanings(self) -> tuple[str, ...]:
+        """As the emulator calls them: noop, fire, upright …"""
+        return self.names
 
     def close(self) -> None:
         """End the workers."""
@@ -193,13 +206,13 @@ def _workers(making: Making) -> int:
     return max(1, min(wanted, making.agents // GAMES_PER_WORKER))
 
 
-def _describe(rom: str, settings: Atari) -> tuple[int, tuple[int, int]]:
-    """Number of actions, and the screen's size."""
-    from dna.envs.game import actions_of, emulator
+def _describe(rom: str, settings: Atari) -> tuple[tuple[str, ...], tuple[int, int]]:
+    """Names of the actions, and the screen's size."""
+    from dna.envs.game import actions_of, emulator, name_of
 
     ale = emulator(rom)
     height, width = ale.getScreenDims()
-    return len(actions_of(ale, settings)), (height, width)
+    return tuple(map(name_of, actions_of(ale, settings))), (height, width)
 
 
 def roms() -> dict[str, str]:

@@ -23,6 +23,7 @@ def fields(agents: int, size: int, screen: tuple[int, int]) -> Fields:
         "length": ("int64", numbers),
         "counters": ("int64", [agents, 6]),
         "action": ("int64", numbers),
+        "seed": ("int64", numbers),  # of the next game, plus one; 0: goes on from its own
         "elapsed": ("int64", numbers),
         "last": ("int64", numbers),
         "reward": ("float32", numbers),

@@ -29,16 +29,21 @@ class Game:
     """A game, and all that decides what happens next in it."""
 
     def __init__(self, rom: str, settings: Atari, seed: int, screens: Frame) -> None:
-        self.settings, self.seed = settings, seed
-        self.ale = emulator(rom, seed)
+        self.settings, self.rom = settings, rom
+        self.insert(seed)
         self.actions = actions_of(self.ale, settings)
         self.newer, self.older = screens  # views: all games of a process are resized at once
-        self.games = 0  # begun so far
         self.lives = 0
         self.elapsed = 0  # raw frames of this game
         self.held = 0  # the action of the frame before
         self.decisions = 0  # of this game
         self.luck: list[list[bool]] = []
+
+    def insert(self, seed: int) -> None:
+        """A new console with the cartridge: nothing of the games before is left in it."""
+        self.seed = seed
+        self.ale = emulator(self.rom, seed)
+        self.games = 0  # begun so far
 
     def reset(self) -> None:
         """Begin a game."""
@@ -144,3 +149,8 @@ def actions_of(ale: ale_py.ALEInterface, settings: Atari) -> list[int]:
     full = settings.actions == "full"
     known = ale.getLegalActionSet() if full else ale.getMinimalActionSet()
     return [int(action.value) for action in known]
+
+
+def name_of(action: int) -> str:
+    """What the emulator calls an action."""
+    return str(ale_py.Action(action).name).lower()

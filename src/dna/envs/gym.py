@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dna.config import EnvConfig
 from dna.envs import ALL, Array, Factory, Making, State, Step, graph, mujoco
-from dna.envs.actions import action_codec, uniform_legal
+from dna.envs.actions import action_codec, meanings_of, uniform_rows
 from dna.envs.guard import close, guard
 from dna.envs.packing import PackedCodec
 from dna.envs.spaces import ObservationCodec, check_finite
@@ -26,7 +26,7 @@ from dna.spaces import MASK
 class GymVector:
     """Many single environments in one process, on one thread or several."""
 
-    can_hold = True
+    can_hold = can_reseed = True
 
     def __init__(self, create: Factory, config: EnvConfig, making: Making) -> None:
         self.name = config.id or "environment"
@@ -42,6 +42,7 @@ class GymVector:
         self.observation, self.action = self._obs.spec, self._action.spec
         self.legal: Array | None = None  # [A, C] what may be chosen next; None: everything
         self.elapsed = np.zeros(self.agents, dtype=np.int64)
+        self.upcoming: dict[int, int] = {}  # agent → seed of its next episode
         self.fps = int((self.envs[0].metadata or {}).get("render_fps") or 15)
         self.mujoco = all(mujoco.exact(env) for env in self.envs)
         self.threads = min(making.threads or 1, self.agents)
@@ -112,18 +113,24 @@ class GymVector:
             last[0] = self._obs.encode(obs, info, final=True)
             check_finite("final observation", self._obs.numbers(last), [i])
             out.final_obs[i] = last[0]
-            obs, info = self.envs[i].reset()
+            obs, info = self.envs[i].reset(seed=self.upcoming.pop(i, None))
             self.elapsed[i] = 0
         out.obs[i] = self._obs.encode(obs, info)
 
+    def reseed(self, agent: int, seed: int) -> None:
+        """The reset behind this agent's episode takes the seed."""
+        self.upcoming[agent] = seed
+
     def uniform(
-        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+        self,
+        rng: np.random.Generator,
+        agents: int | None = None,
+        own: slice = ALL,
+        only: int | None = None,
     ) -> Array:
         """Actions drawn uniformly from the space, legal ones where that is known."""
-        agents = agents or self.agents
-        if self.legal is not None:
-            return uniform_legal(self._action, rng, self.legal, agents, own)
-        return self._action.uniform(rng, agents)[own]
+        drawn = (agents or self.agents, own)
+        return uniform_rows(self._action, rng, self.legal, drawn, only)
 
     @property
     def inexact(self) -> str | None:
@@ -175,6 +182,10 @@ class GymVector:
         if not isinstance(picture, np.ndarray):
             raise BadInput(f"{self.name}: has no render_mode='rgb_array' pictures to record")
         return picture
+
+    def meanings(self) -> tuple[str, ...]:
+        """As the environment calls them."""
+        return meanings_of(self.envs[0].unwrapped, self.action)
 
     def close(self) -> None:
         """Close every environment and the threads."""

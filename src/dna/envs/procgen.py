@@ -49,6 +49,8 @@ _BESIDE: dict[str, tuple[str, ...]] = {
     "starpilot": ("extreme",),
 }
 GAMES = tuple(_BESIDE)
+#: The keys that each of the 15 actions holds down; the last six differ from game to game.
+_KEYS = "left+down left left+up down noop up right+down right right+up D A W S Q E"
 #: Its Core and their ICU come along.
 _QT = "libQt5Gui.so.5"
 
@@ -91,6 +93,10 @@ class ProcgenVector(VectorAdapter):
     def picture(self) -> Array:
         """What agent 0 sees."""
         return np.array(self.shown[0])
+
+    def meanings(self) -> tuple[str, ...]:
+        """The keys held down."""
+        return tuple(_KEYS.split())
 
 
 class _Pool(GymnasiumVectorEnv[Any, Any, Any]):

@@ -18,7 +18,7 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.config import EnvConfig
 from dna.envs import ALL, Array, State, Step, graph
-from dna.envs.actions import action_codec, uniform_legal
+from dna.envs.actions import action_codec, uniform_rows
 from dna.envs.guard import guard
 from dna.envs.packing import PackedCodec, row_of
 from dna.envs.spaces import ObservationCodec, check_finite
@@ -29,7 +29,7 @@ from dna.spaces import MASK
 class VectorAdapter:
     """Episodes of a vector environment as `Step`s."""
 
-    can_hold = False
+    can_hold = can_reseed = False
     fps = 15
 
     def __init__(
@@ -119,14 +119,20 @@ class VectorAdapter:
             found[i] = self._obs.encode(row_of(last, i), final=True).copy()
         return found
 
+    def reseed(self, agent: int, seed: int) -> None:
+        """A vector environment resets by itself: there is no way."""
+        raise EnvironmentFailure(f"{self.name}: cannot be seeded anew")
+
     def uniform(
-        self, rng: np.random.Generator, agents: int | None = None, own: slice = ALL
+        self,
+        rng: np.random.Generator,
+        agents: int | None = None,
+        own: slice = ALL,
+        only: int | None = None,
     ) -> Array:
         """Actions drawn uniformly from the space, legal ones where that is known."""
-        agents = agents or self.agents
-        if self.legal is not None:
-            return uniform_legal(self._action, rng, self.legal, agents, own)
-        return self._action.uniform(rng, agents)[own]
+        drawn = (agents or self.agents, own)
+        return uniform_rows(self._action, rng, self.legal, drawn, only)
 
     @property
     def inexact(self) -> str | None:
@@ -156,6 +162,10 @@ class VectorAdapter:
     def picture(self) -> Array:
         """Their pictures have no common form."""
         raise BadInput(f"{self.name}: a vector environment cannot be recorded")
+
+    def meanings(self) -> tuple[str, ...]:
+        """Nobody says."""
+        return ()
 
     def close(self) -> None:
         """Close the vector environment."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dna.errors import BadInput, DnaError
-from dna.evaluate import Playing, evaluate, record
+from dna.evaluate import Playing, evaluate
+from dna.film import Film
 from dna.folder import RunFolder
 from dna.hub import find, load
 from dna.hub.card import card
@@ -147,10 +148,5 @@ def _metrics(source: RunFolder) -> dict[str, Any]:
 def _film(policy: SavedPolicy, how: Packing) -> bytes:
     if not how.film:
         raise BadInput("not asked for")
-    film = record(
-        policy,
-        seed=how.seed,
-        deterministic=how.deterministic,
-        allow_import=how.allow_import,
-    )
-    return mp4(film.frames, film.fps)
+    film = Film(policy, how.seed, 0, how.deterministic, how.allow_import)
+    return mp4(film.frames(), film.fps)

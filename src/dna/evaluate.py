@@ -120,7 +120,7 @@ class Player:
     def act(self, vector: VectorEnv, obs: Array, agents: list[int]) -> Array:
         """Actions of these agents, in rows of all, [A, W]."""
         if self.policy is None:
-            rows = np.concatenate([vector.uniform(self.rngs[i], i) for i in agents])
+            rows = np.concatenate([vector.uniform(self.rngs[i], only=i) for i in agents])
         else:
             groups = torch.split(padded(obs[agents]), ROWS)
             params = torch.cat([self.policy.parameters(group) for group in groups])

@@ -154,7 +154,6 @@ def resume(
 
 
 def _how(world: "World | None", **how: Any) -> "How":
-    wait_briefly()
     from dna.setup import How  # only now: it brings torch
     from dna.steps import has_compiler
 
@@ -173,6 +172,7 @@ def _run(
     **words: Any,
 ) -> None:
     """On this process alone, or as one of the ranks that torchrun started."""
+    wait_briefly()  # before anything brings torch
     check_divides(config.agents, launched().size)
     with joined(how.get("device"), how["env_timeout"]) as world:
         path = Path(decided(world, lambda: str(place())))

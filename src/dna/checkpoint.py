@@ -21,6 +21,7 @@ from torch import Tensor
 from dna.accord import on_first, together
 from dna.envs import Array
 from dna.errors import BadInput, EnvironmentFailure, StorageFailure
+from dna.fitting import check_counts, check_fit
 from dna.flat import check_moments
 from dna.networks import Networks
 from dna.partwise import write_together
@@ -33,6 +34,16 @@ from dna.storage import read_folder, read_manifest, remove, tensor_bytes, tensor
 from dna.strict import parse_json
 from dna.world import SOLO, World
 
+#: How a state that is not of this run shows itself.
+UNFIT = (
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    IndexError,
+    OverflowError,
+    AttributeError,
+)
 #: Names of checkpoints; whatever else lies beside them is not ours.
 NAME = re.compile(r"[0-9]{12,}")
 #: What each rank has of its own; the rest is in the file of rank 0.
@@ -189,13 +200,15 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
     """Put a checkpoint's state back into a freshly built run; why that is not exact, if so."""
     try:
         return _restore(saved, parts)
-    except (RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
+    except UNFIT as error:
         reason = " ".join(str(error).split())[:120]
         raise StorageFailure(f"{saved.path}: does not fit this run ({reason})") from error
 
 
 def _restore(saved: Saved, parts: Parts) -> list[str]:
     networks, collector = parts.networks, parts.collector
+    check_fit(saved.tensors, _fresh(parts))
+    check_counts(saved.tensors, saved.interactions)
     networks.load_state_dict(under(saved.tensors, "networks"))
     parts.replay.load(numbered(saved.tensors, "replay"), collector.share)
     for phase, optimizer in parts.optimizers.items():
@@ -209,10 +222,20 @@ def _restore(saved: Saved, parts: Parts) -> list[str]:
     if parts.probe is not None:
         parts.probe.load(arrays_of(under(saved.tensors, "noise")))
     env = arrays_of(under(saved.tensors, "env"))
+    if saved.rejected and not env:
+        collector.restart()  # one that did not fit may have moved the environments
     trouble = _restore_env(collector, env)
     acting = arrays_of(under(saved.tensors, "collector"))
     collector.load(acting, same_episodes=trouble is None)
     return [] if trouble is None else [trouble]
+
+
+def _fresh(parts: Parts) -> dict[str, Tensor]:
+    """What every checkpoint holds, whatever the environments are and however long it ran."""
+    arrays = prefixed("collector", parts.collector.state())
+    if parts.probe is not None:
+        arrays |= prefixed("noise", parts.probe.state())
+    return learned(parts) | _as_tensors(arrays)
 
 
 def _restore_env(collector: Collector, state: Mapping[str, Array]) -> str | None:

@@ -95,5 +95,6 @@ def check_moments(
     (vector,) = optimizer.param_groups[0]["params"]
     for index, moments in slots.items():
         shapes = {moments[slot].shape for slot in ("exp_avg", "exp_avg_sq")}
-        if index != 0 or shapes != {vector.shape}:
+        step = moments["step"]
+        if index != 0 or shapes != {vector.shape} or step.numel() != 1:
             raise StorageFailure(f"{name}: its moments are not of these weights")

@@ -88,7 +88,8 @@ class RunFolder:
             )
         foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
         lock = self.path / "run.lock"
-        if not self.exists and lock.is_file() and not read(lock).startswith(b"pid "):
+        holder = read(lock) if not self.exists and lock.is_file() else b""
+        if holder and not holder.startswith(b"pid "):  # empty: somebody died while taking it
             foreign.append("run.lock")
         if foreign:
             raise BadInput(

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dna import checkpoint
 from dna.accord import texts, together
@@ -45,6 +46,14 @@ def kept(marks: Mapping[str, Mark], total: int) -> set[str]:
     for name in light:
         tenths.setdefault(marks[name].interactions * 10 // total, name)
     return keep | set(tenths.values())
+
+
+def _mark(name: str, state: Any) -> Mark:
+    """What a checkpoint says of itself; KeyError or TypeError if that is nonsense."""
+    score, replay = state["score"], state["replay"]
+    if not isinstance(score, float | int | None) or not isinstance(replay, int):
+        raise TypeError(f"score {score!r:.40}, replay {replay!r:.40}")
+    return Mark(int(name), score, replay)
 
 
 class Keeper:
@@ -112,8 +121,7 @@ class Keeper:
         marks: dict[str, Mark] = {}
         for name in checkpoint.names(self.folder.parent):
             try:
-                state = read_json(self.folder / name / "state.json")
-                marks[name] = Mark(int(name), state["score"], state["replay"])
+                marks[name] = _mark(name, read_json(self.folder / name / "state.json"))
             except (StorageFailure, KeyError, TypeError) as error:
                 warnings.warn(f"{name} stays: {error}", RuntimeWarning, stacklevel=2)
         try:

@@ -34,9 +34,8 @@ def locked(folder: Path) -> Iterator[None]:
                     raise
                 time.sleep(pause)  # somebody may only be looking
         with reported(path):
-            file.truncate(0)
-            file.write(f"pid {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
+            disk.truncate(fd, 0)
+            disk.write(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode())
         yield
 
 

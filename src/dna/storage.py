@@ -37,9 +37,8 @@ def reported(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise StorageFailure(
-            f"{path}: {reason}; check the path, permissions and space"
-        ) from error
+        text = f"{path}: {reason}; check the path, permissions and space"
+        raise StorageFailure(text) from error
 
 
 def make_folder(path: Path) -> None:
@@ -48,6 +47,7 @@ def make_folder(path: Path) -> None:
         missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
         for folder in reversed(missing):
             disk.mkdir(folder)
+            _sync(folder.parent)  # or a power failure may take it away with all that is in it
 
 
 def write(path: Path, data: bytes) -> None:

@@ -2,11 +2,14 @@
 
 A thread looks once a second whether a call into the environments has been going on for too
 long. Seconds are counted one by one: a process that was suspended as a whole (Ctrl-Z, a
-machine that slept) has missed only one of them when it goes on.
+machine that slept) has missed only one of them when it goes on. For a call that also holds
+Python's lock, so that no thread runs, a small process outside counts in the same way.
 """
 
 import faulthandler
 import os
+import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -14,12 +17,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from dna.errors import EnvironmentFailure, StorageFailure
 from dna.storage import write
 
 #: Seconds after which a call that also holds Python's lock is ended from outside.
 GRACE = 30
+#: What the process outside does: seconds while the other is stopped do not count.
+COUNTING = """
+import os, select, signal, sys, time
+pid, limit, silent = int(sys.argv[1]), float(sys.argv[2]), 0
+while silent < limit:
+    if select.select([0], [], [], 1.0)[0]:
+        if not os.read(0, 4096):
+            sys.exit()
+        silent = 0
+        continue
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        sys.exit()
+    silent += state not in "Tt"
+os.kill(pid, signal.SIGXCPU)
+time.sleep(1)
+os.kill(pid, signal.SIGKILL)
+"""
 
 
 class Watch:
@@ -57,29 +81,60 @@ def watching(
         yield
         return
     over = threading.Event()
-    words = (watch, over, seconds, lambda: _end(name, seconds, folder, report))
-    thread = threading.Thread(target=_look, args=words, name="watchdog", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        faulthandler.cancel_dump_traceback_later()
+    with _outside(seconds + GRACE) as heard:
+        words = (watch, over, seconds, heard, lambda: _end(name, seconds, folder, report))
+        thread = threading.Thread(target=_look, args=words, name="watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
-def _look(watch: Watch, over: threading.Event, seconds: float, end: Callable[[], None]) -> None:
+def _look(
+    watch: Watch,
+    over: threading.Event,
+    seconds: float,
+    heard: Callable[[], None],
+    end: Callable[[], None],
+) -> None:
     call, stuck = 0, 0
-    # Tests and embedded interpreters may have no real stderr for the last resort.
-    last_resort = sys.__stderr__ is not None
     while not over.wait(1.0):
-        if last_resort:
-            with suppress(OSError, ValueError, RuntimeError):
-                faulthandler.dump_traceback_later(seconds + GRACE, exit=True)
+        heard()
         stuck = stuck + 1 if watch.inside and watch.calls == call else 0
         call = watch.calls
         if stuck >= seconds:
             end()
+
+
+@contextmanager
+def _outside(limit: float) -> Iterator[Callable[[], None]]:
+    """A process that ends this one when it has not been told for so long that all is well.
+
+    It shows the stacks first. Without Linux's /proc nobody could tell whether this process
+    only sleeps: then there is none.
+    """
+    if not Path("/proc/self/stat").exists():
+        yield lambda: None
+        return
+    with suppress(AttributeError, OSError, ValueError, RuntimeError):  # no real stderr
+        faulthandler.register(signal.SIGXCPU, sys.__stderr__, all_threads=True)  # type: ignore[arg-type]
+    words = [sys.executable, "-I", "-S", "-c", COUNTING, str(os.getpid()), str(limit)]
+    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "start_new_session": True}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, **options) as process:
+        assert process.stdin is not None
+        line = process.stdin.fileno()
+        try:
+            yield lambda: _tell(line)
+        finally:
+            with suppress(OSError):
+                process.stdin.close()  # it ends with its line
+
+
+def _tell(line: int) -> None:
+    with suppress(OSError):
+        os.write(line, b".")
 
 
 def _end(

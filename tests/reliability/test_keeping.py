@@ -179,6 +179,7 @@ NOT_SAVED = {
     "Run.keeper": "next save follows from the interactions; failures are of this process",
     "Run.machine": "in machine.json, written anew by every process",
     "Run.journal": "the lengths of its files are saved",
+    "Run.callbacks": "the user's own, given anew to every process",
     "Run.world": "of this process; how many ranks there are is in `setting`",
     "Collector.watch": "of this process",
     "Collector.world": "of this process",

@@ -14,12 +14,18 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from dna import checkpoint
+from dna import checkpoint, disk
 from dna.cli import main
 from dna.errors import BadInput, NonFinite, Preempted, StorageFailure
 from dna.folder import RunFolder
 from dna.setup import How
-from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+from dna.storage import (
+    make_folder,
+    read_folder,
+    tensor_bytes,
+    tensors_from,
+    write_folder,
+)
 from dna.train import train
 from dna.tweak import digest, tweak
 from helpers import Stopper, tiny
@@ -246,3 +252,102 @@ def test_peers_that_cannot_do_the_work_are_refused(capsys):
 @pytest.mark.parametrize("seconds", ["inf", "nan"])
 def test_a_timeout_without_end_is_refused(seconds, capsys):
     assert main(["train", "CartPole-v1", "--env-timeout", seconds]) == 2
+
+
+# ── a second reviewer ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("collector/now/elapsed", lambda x: x[:0]),
+        ("collector/now/obs", lambda x: x[:1]),
+        ("collector/scores/counts", lambda x: x + 64),
+        ("collector/scores/counts", lambda x: -x),
+        ("collector/reward/running", lambda x: x[0]),
+        ("networks/policy.value_head.bias", lambda x: x * float("nan")),
+        ("optimizer/policy/0/step", lambda x: x.reshape(1)[:0]),
+        ("observation/mean", lambda x: x.float()),
+    ],
+    ids=str,
+)
+def test_a_state_that_cannot_be_of_this_run_is_passed_over(cut, name, change, tmp_path):
+    def spoil(files):
+        tensors = tensors_from(files["rank0.safetensors"], "test")
+        tensors[name] = change(tensors[name]).clone()
+        files["rank0.safetensors"] = tensor_bytes(tensors)
+
+    rewritten(cut, spoil)
+    assert passed_over(cut, "does not fit this run|moments are not of these") == 768
+    resumed(tmp_path / "whole")
+    for file in ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors"):
+        assert (cut / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+
+
+def test_an_empty_lock_is_nobodys(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.lock").touch()
+    assert resumed(tmp_path / "run")["interactions"] == 768
+
+
+def test_an_old_checkpoint_that_talks_nonsense_does_not_end_the_run(cut):
+    path = cut / "checkpoints" / checkpoint.names(cut)[0] / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"score": "high"}))
+    with pytest.warns(RuntimeWarning, match="stays: score 'high'"):
+        assert resumed(cut)["interactions"] == 768
+
+
+def test_the_training_command_remembers_too(tmp_path):
+    out = str(tmp_path / "run")
+    sizes = ["horizon=16", "agents=4", *(f"{phase}.sgd.minibatch=64" for phase in PHASES)]
+    words = ["train", "CartPole-v1", *sizes, "--out", out, "--interactions", "128", "--quiet"]
+    assert main([*words, "--threads", "2", "--checkpoint-every", "100"]) == 0
+    (tmp_path / "run" / "done").unlink()
+    assert main([*words, "--resume"]) == 0
+    machine = RunFolder(tmp_path / "run").machine()
+    assert (machine["torch_threads"], machine["asked"]["checkpoint_every"]) == (2, 100)
+    assert machine["exact"]
+
+
+def test_folders_are_on_the_disk_before_what_is_in_them(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        disk, "fsync", lambda fd: seen.append(os.readlink(f"/proc/self/fd/{fd}"))
+    )
+    make_folder(tmp_path / "a" / "b")
+    assert seen == [str(tmp_path), str(tmp_path / "a")]
+
+
+HANGING = """
+import ctypes, signal, sys, time, warnings
+from pathlib import Path
+import dna.watchdog as watchdog
+watchdog.GRACE = {grace}
+with watchdog.watching(watchdog.Watch(), "it", {seconds}, Path("nowhere")):
+    print("ready", flush=True)
+    {body}
+print("alive", flush=True)
+"""
+
+
+def hanging(body, seconds, grace):
+    code = HANGING.format(body=body, seconds=seconds, grace=grace)
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True)
+
+
+def test_a_suspended_process_is_given_its_time(tmp_path):
+    child = hanging("time.sleep(4)", 1.0, 1)
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGSTOP)
+    time.sleep(6)
+    child.send_signal(signal.SIGCONT)
+    assert child.communicate(timeout=30)[0] == "alive\n"
+
+
+def test_a_call_that_holds_pythons_lock_is_ended_from_outside(tmp_path):
+    child = hanging("ctypes.PyDLL(None).sleep(60)", 1.0, 1)  # PyDLL keeps the lock
+    said = child.communicate(timeout=40)
+    assert child.returncode == -signal.SIGKILL
+    assert "alive" not in said[0]
+    assert "most recent call first" in said[1]

@@ -1,7 +1,7 @@
 """Which folder a run goes to, and whether it may."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -10,9 +10,6 @@ from dna.errors import BadInput, StorageFailure
 from dna.launch import launched
 from dna.settings import Count, Frozen
 from dna.tweak import digest
-
-if TYPE_CHECKING:
-    from dna.folder import RunFolder
 
 #: The largest seed, that of `--seed`.
 LAST_SEED = 2**63 - 1
@@ -76,12 +73,15 @@ class Asked(Frozen):
     checkpoint_every: Count | None = None
 
 
-def remembered(folder: "RunFolder") -> dict[str, Any]:
-    """The choices with which a run was begun; none of an older run."""
+def remembered(path: Path) -> dict[str, Any]:
+    """The choices with which a run was begun; none of one that was not, or of an older one."""
+    from dna.folder import RunFolder
+
     try:
-        return Asked(**folder.machine().get("asked", {})).model_dump(exclude_none=True)
+        asked = RunFolder(path).machine().get("asked", {})
+        return Asked(**asked).model_dump(exclude_none=True)
     except (ValidationError, TypeError, AttributeError):
-        path = folder.path / "machine.json"
+        path = path / "machine.json"
         raise StorageFailure(f"{path}: damaged; delete it, then `dna resume`") from None
 
 

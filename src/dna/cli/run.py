@@ -147,8 +147,7 @@ def resume(
         if is_first():
             typer.echo(json.dumps(result) if as_json else f"{run} is finished: nothing to do")
         return
-    asked = asked_for(device, threads, env_threads, checkpoint_every, compile)
-    how = remembered(folder) | asked
+    how = asked_for(device, threads, env_threads, checkpoint_every, compile)
     how |= {"allow_import": allow_import, "env_timeout": env_timeout}
     _run(config, seed, lambda: run, how, quiet=quiet, as_json=as_json, track=(None, ""))
 
@@ -176,6 +175,8 @@ def _run(
     check_divides(config.agents, launched().size)
     with joined(how.get("device"), how["env_timeout"]) as world:
         path = Path(decided(world, lambda: str(place())))
+        if not how.get("restart"):
+            how = remembered(path) | how
         _train(config, seed, path, _how(world, **how), **words)
 
 

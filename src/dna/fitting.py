@@ -1,0 +1,38 @@
+"""Whether a saved state is of a run made like this one, before any of it is put back.
+
+A checkpoint whose hashes hold may still have been made by hand or by another version. What
+does not fit must be found out here: later it could be broadcast, or read past its end.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+#: Lists that grow: only their rows are alike.
+GROWING = ("collector/scores/window",)
+#: Ratios that may be undefined.
+UNDEFINED = ("noise/",)
+
+
+def check_fit(saved: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> None:
+    """Every tensor of a fresh run is there, of its shape and kind, and finite; ValueError."""
+    for name, like in fresh.items():
+        if name not in saved:
+            raise ValueError(f"{name} is missing")
+        tensor = saved[name]
+        shape, wanted = tuple(tensor.shape), tuple(like.shape)
+        if name in GROWING:
+            shape, wanted = shape[1:], wanted[1:]
+        if (shape, tensor.dtype, tensor.dim()) != (wanted, like.dtype, like.dim()):
+            raise ValueError(f"{name} is {tuple(tensor.shape)} of {tensor.dtype}")
+        odd = tensor.is_floating_point() and not name.startswith(UNDEFINED)
+        if odd and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} is not finite")
+
+
+def check_counts(saved: Mapping[str, Tensor], interactions: int) -> None:
+    """What was counted while acting is what the checkpoint says of itself; ValueError."""
+    counts = saved["collector/scores/counts"]
+    if int(counts[0]) != interactions or bool((counts < 0).any()):
+        raise ValueError(f"counts {counts.tolist()} are not of {interactions} interactions")

@@ -53,7 +53,8 @@ def section(tree: dict[str, Any]) -> str:
         missing = (
             f"; **{tree['missing']} planned runs were not made**" if tree["missing"] else ""
         )
-        lines.append(f"{words}{missing}.")
+        cut = f" ({tree['limits']})" if tree.get("limits") else ""
+        lines.append(f"{words}{cut}{missing}.")
     lines += list(tree["rows"].values())
     for picture in tree["figures"]:
         own = "" if picture == "figure.png" else f"-{Path(picture).stem}"

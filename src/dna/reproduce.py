@@ -15,7 +15,7 @@ from dna.experiments.output import (
     verdicts,
     write_all,
 )
-from dna.experiments.plan import Experiment, Limits, Planned, Scale, planned
+from dna.experiments.plan import Experiment, Limits, Scale, planned
 from dna.experiments.results import Results, collect
 from dna.figures.curves import draw
 from dna.figures.toy import draw_toy
@@ -55,20 +55,21 @@ def reproduce(
         execute(runs, where.runs, scale, place, watcher.tasks)
     except Preempted:
         raise Preempted("stopped; the same command goes on where it was") from None
-    return summarize(experiment, scale, where, runs, watcher)
+    return summarize(experiment, scale, where, limits, watcher)
 
 
 def summarize(
     experiment: Experiment,
     scale: Scale,
     where: Where,
-    runs: Sequence[Planned],
+    limits: Limits | None = None,
     watcher: Watcher | None = None,
 ) -> dict[str, Any]:
     """Figures, tables and verdicts of whatever is finished."""
     watcher = watcher or Watcher()
-    folder = folder_of(experiment, scale, where.out)
-    results = collect(experiment, scale, runs, where.runs)
+    folder = folder_of(experiment, scale, where.out, limits)
+    runs = planned(experiment, scale, limits)
+    results = collect(experiment, scale, runs, where.runs, limits)
     results = replace(results, extra=_extra(results, folder, watcher))
     watcher.words("drawing")
     pictures = draw(results)

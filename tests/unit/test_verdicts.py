@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dna.experiments import EXPERIMENTS, construction, experiment, proofs
-from dna.experiments.output import as_csv, markdown, tables, verdicts
-from dna.experiments.plan import Arm, Experiment, Study, planned
+from dna.experiments.fig13_mujoco import CLAIMED
+from dna.experiments.output import as_csv, folder_of, markdown, tables, verdicts
+from dna.experiments.plan import Arm, Experiment, Limits, Study, planned
 from dna.experiments.results import Outcome, Results
 from dna.experiments.verdicts import (
     best,
@@ -109,9 +110,10 @@ def test_what_is_mathematics_or_construction_holds(proof):
     assert good
 
 
-def test_claims_without_runs_are_not_tested_or_computed():
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_claims_without_runs_are_not_tested_or_computed(scale):
     for one in EXPERIMENTS:
-        for claim, found in verdicts(Results(one, "small", ())).items():
+        for claim, found in verdicts(Results(one, scale, ())).items():
             assert found.status in ("held", "not held", "not tested"), claim
             assert found.note, claim
             if found.status != "not tested":
@@ -143,3 +145,48 @@ def test_the_papers_numbers_stand_beside_ours():
     made = Results(chosen, "small", tuple(outcome(run, 10.0) for run in runs))
     (rows,) = tables(made).values()
     assert [row["paper"] for row in rows] == ["252", "226", "195", "191", "81"]
+
+
+def test_a_part_of_a_benchmark_has_no_score():
+    made = results()
+    part = replace(
+        made, outcomes=tuple(one for one in made.outcomes if "Asterix" not in one.run.env)
+    )
+    assert not part.whole("s")
+    assert part.total("s", "good") is None
+    assert len(part.total_curve("s", "good")[0]) == 0
+    assert best("s", "good", ["good", "bad"])(part).status == "not tested"
+    assert tables(part)["s"][0]["score"] == ""
+
+
+def test_what_was_cut_short_is_said_and_stands_apart():
+    checked = replace(MADE, checks={"C001": better("s", "good", "bad")})
+    made = replace(results(), experiment=checked, limits=Limits(2, 5000))
+    found = verdicts(made)["C001"]
+    assert found.status == "held"
+    assert "cut to 2 seed(s) of 5,000 interactions" in found.note
+    assert folder_of(MADE, "small", Path("x"), made.limits) == Path("x/figXX-small-2seeds-5000")
+    assert folder_of(MADE, "small", Path("x"), Limits()) == Path("x/figXX-small")
+    assert verdicts(replace(made, scale="paper"))["C001"].status == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("spreads", "status"),
+    [((1, 1, 1), "held"), ((30, 1, 1), "not held"), ((1, 1, 300), "not tested")],
+)
+def test_noise_does_not_make_tasks_similar(spreads, status):
+    chosen = experiment("mujoco")
+    runs = [run for run in planned(chosen, "small") if run.study == "mujoco"]
+    others = [
+        e for e in chosen.studies[0].world.envs["small"] if e.split("-")[0] not in CLAIMED
+    ]
+
+    def level(run):
+        if run.env not in others or run.arm == "PPO":
+            return 1000.0
+        spread = spreads[others.index(run.env)]
+        # A shift in one direction, or seeds far apart.
+        return 1000.0 + (10 * spread if spread < 100 else (run.seed - 1) * 1000.0)
+
+    made = Results(chosen, "small", tuple(outcome(run, level(run)) for run in runs))
+    assert chosen.checks["C113"](made).status == status

@@ -48,7 +48,9 @@ def crossing(results: Results) -> Finding:
     if results.scale != "paper":
         return Finding("not tested", "", PROXY)
     grid, curves = results.total_curve("easy", "DNA")
-    above = np.flatnonzero(curves.mean(axis=0) > 223) if len(grid) else np.empty(0)
+    if not len(grid):
+        return Finding("not tested", "", "runs are missing")
+    above = np.flatnonzero(curves.mean(axis=0) > 223)
     if not len(above):
         return Finding("not held", "never")
     frames = 4 * grid[int(above[0])] / 1e6
@@ -58,7 +60,7 @@ def crossing(results: Results) -> Finding:
 
 def games_ahead(results: Results, study: str, least: int) -> Finding:
     """DNA's score is above PPO's on about as many games as in the paper."""
-    if results.scale != "paper":
+    if results.scale != "paper" or not results.whole(study):
         return Finding("not tested", "", PROXY)
     ours, theirs = results.table(study, "DNA"), results.table(study, "PPO (2x)")
     ahead = sum(np.mean(ours[env]) > np.mean(theirs[env]) for env in ours)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dna.experiments.compare import interval, iqm, standard_error
-from dna.experiments.plan import Experiment, Scale, is_proxy
+from dna.experiments.plan import Experiment, Limits, Scale, is_proxy
 from dna.experiments.results import Results, normalized_scores
 from dna.experiments.verdicts import COMPUTED, Finding
 from dna.experiments.worlds import axis
@@ -19,9 +19,11 @@ from dna.storage import read_json, write, write_json
 Row = dict[str, str]
 
 
-def folder_of(experiment: Experiment, scale: Scale, out: Path) -> Path:
-    """Where an experiment of a scale is written."""
-    return out / f"{experiment.name}-{scale}"
+def folder_of(
+    experiment: Experiment, scale: Scale, out: Path, limits: Limits | None = None
+) -> Path:
+    """Where an experiment of a scale is written; one that is cut short stands apart."""
+    return out / f"{experiment.name}-{scale}{limits or ''}"
 
 
 def verdicts(results: Results) -> dict[str, Finding]:
@@ -32,8 +34,11 @@ def verdicts(results: Results) -> dict[str, Finding]:
         trained = one.note != COMPUTED
         if trained and results.scale == "smoke":
             one = Finding("not tested", one.effect, "smoke runs show wiring only")
-        elif trained and one.status != "not tested" and proxy:
-            one = Finding(one.status, one.effect, f"proxy; {one.note}".rstrip("; "))
+        elif trained and results.scale == "paper" and results.limits.interactions:
+            one = Finding("not tested", one.effect, f"{results.limits.words}: not the paper's")
+        elif trained and one.status != "not tested":
+            said = ["proxy"] * proxy + [results.limits.words, one.note]
+            one = Finding(one.status, one.effect, "; ".join(word for word in said if word))
         found[claim] = one
     return found
 
@@ -120,6 +125,7 @@ def write_all(results: Results, folder: Path, figures: dict[str, bytes]) -> dict
         "title": experiment.title,
         "scale": scale,
         "proxy": is_proxy(experiment, scale),
+        "limits": results.limits.words,
         "covers": list(experiment.covers),
         "missing": results.missing,
         "runs": [_run(one) for one in results.outcomes],

@@ -102,6 +102,18 @@ class Limits:
     seeds: int | None = None
     interactions: int | None = None
 
+    def __str__(self) -> str:
+        """For names of folders: empty where nothing is cut."""
+        seeds = f"-{self.seeds}seeds" if self.seeds else ""
+        return seeds + (f"-{self.interactions}" if self.interactions else "")
+
+    @property
+    def words(self) -> str:
+        """For notes."""
+        parts = [f"{self.seeds} seed(s)"] if self.seeds else []
+        parts += [f"{self.interactions:,} interactions"] if self.interactions else []
+        return "cut to " + " of ".join(parts) if parts else ""
+
 
 def planned(
     experiment: Experiment, scale: Scale, limits: Limits | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dna.experiments.plan import Experiment, Planned, Scale, Study
+from dna.experiments.plan import Experiment, Limits, Planned, Scale, Study
 from dna.experiments.worlds import relative
 from dna.folder import RunFolder
 from dna.scores import final_average, without_gaps
@@ -55,6 +55,9 @@ class Results:
     scale: Scale
     outcomes: tuple[Outcome, ...]
     missing: int = 0  # runs that are not finished
+    limits: Limits = field(
+        default_factory=Limits
+    )  # what the user wanted less of than the scale says
     extra: Mapping[str, Any] = field(default_factory=dict)  # measured after the runs
 
     def study(self, name: str) -> Study:
@@ -85,10 +88,16 @@ class Results:
             for env in self.envs(study)
         }
 
+    def whole(self, study: str) -> bool:
+        """Whether every arm has finished every environment: a benchmark's score needs all."""
+        return len(self.envs(study)) == len(self.study(study).world.envs[self.scale])
+
     def total(self, study: str, arm: str) -> float | None:
-        """The world's score of the arm, from its means over seeds."""
+        """The world's score of the arm, from its means over seeds; None of a part of it."""
+        if not self.whole(study):
+            return None
         means = {env: float(np.mean(found)) for env, found in self.table(study, arm).items()}
-        return self.study(study).world.score(means) if means else None
+        return self.study(study).world.score(means)
 
     def curves(self, study: str, arm: str, env: str) -> tuple[Array, Array]:
         """(grid of interactions, scores [seeds, grid]) of an arm in an environment."""
@@ -99,7 +108,7 @@ class Results:
         world, parts = self.study(study).world, {}
         for env in self.envs(study):
             parts[env] = self.curves(study, arm, env)
-        if not parts:
+        if not self.whole(study):
             return np.empty(0), np.empty((0, 0))
         seeds = min(len(scores) for _, scores in parts.values())
         grid = np.linspace(
@@ -128,11 +137,15 @@ def normalized_scores(results: Results, study: str, arm: str) -> dict[str, list[
 
 
 def collect(
-    experiment: Experiment, scale: Scale, runs: Sequence[Planned], root: Path
+    experiment: Experiment,
+    scale: Scale,
+    runs: Sequence[Planned],
+    root: Path,
+    limits: Limits | None = None,
 ) -> Results:
     """Read what is finished of these runs."""
-    outcomes = [found for run in runs if (found := outcome_of(run, root / run.digest))]
-    return Results(experiment, scale, tuple(outcomes), len(runs) - len(outcomes))
+    found = tuple(one for run in runs if (one := outcome_of(run, root / run.digest)))
+    return Results(experiment, scale, found, len(runs) - len(found), limits or Limits())
 
 
 def outcome_of(run: Planned, path: Path) -> Outcome | None:

@@ -22,18 +22,33 @@ PAPER = {"policy": 220.5, "value": 17.5}
 NOISE = {"every": 2, "samples": 16, "b_small": 32}
 
 
-def level(outcome: Outcome, phase: str, part: slice = slice(-10, None)) -> float | None:
-    """σ over some of a run's measurements: 𝒮 and |𝒢|² are averaged first, then divided."""
-    s, g2 = (outcome.metric(f"noise/{phase}/{name}")[:, 1][part] for name in ("s", "g2"))
-    if not len(s) or not len(g2) or np.mean(g2) <= 0 or np.mean(s) <= 0:
+#: Measurements at the end, and at the start, that a level is averaged over.
+WINDOW = 10
+
+
+def level(outcome: Outcome, phase: str, *, start: bool = False) -> float | None:
+    """σ at the end of a run, or at its start: 𝒮 and |𝒢|² are averaged first, then divided.
+
+    The two never share a measurement.
+    """
+    s, g2 = (outcome.metric(f"noise/{phase}/{name}")[:, 1] for name in ("s", "g2"))
+    size = min(WINDOW, len(s) // 2)
+    if not size:
         return None
-    return float(np.sqrt(np.mean(s) / np.mean(g2)))
+    part = slice(0, size) if start else slice(-size, None)
+    if np.mean(g2[part]) <= 0 or np.mean(s[part]) <= 0:
+        return None
+    return float(np.sqrt(np.mean(s[part]) / np.mean(g2[part])))
 
 
 def levels(results: Results, phase: str) -> dict[str, float]:
-    """Game → σ at the end of training, of the games where it can be told."""
+    """Game → σ at the end of training; empty unless it can be told in every game.
+
+    Leaving out games in which |𝒢|² cannot be told from zero would leave out the noisiest.
+    """
     found = {one.run.env: level(one, phase) for one in results.of(STUDY, ARM)}
-    return {env: sigma for env, sigma in found.items() if sigma is not None}
+    known = {env: sigma for env, sigma in found.items() if sigma is not None}
+    return known if len(known) == len(NOISE_3_VAL.envs[results.scale]) else {}
 
 
 def _mean(results: Results, phase: str) -> float | None:
@@ -42,8 +57,8 @@ def _mean(results: Results, phase: str) -> float | None:
 
 
 def _untold(results: Results) -> Finding:
-    run = bool(results.of(STUDY, ARM))
-    why = "noise could not be told from zero in enough games" if run else "runs are missing"
+    run = results.whole(STUDY)
+    why = "noise cannot be told from zero in every game" if run else "runs are missing"
     return Finding("not tested", "", why)
 
 
@@ -81,10 +96,10 @@ def change(phase: str, low: float, high: float) -> Callable[[Results], Finding]:
     def check(results: Results) -> Finding:
         found = []
         for one in results.of(STUDY, ARM):
-            first, last = level(one, phase, slice(0, 10)), level(one, phase)
+            first, last = level(one, phase, start=True), level(one, phase)
             if first is not None and last is not None:
                 found.append(last / first)
-        if not found:
+        if len(found) < len(NOISE_3_VAL.envs[results.scale]):
             return _untold(results)
         ratio = statistics.fmean(found)
         effect = f"σ(end) / σ(start) = {ratio:.2f} over {len(found)} games"

@@ -183,7 +183,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
         if f"{state['interactions']:012d}" != path.name:
             raise StorageFailure(f"{path}: under another name (of {state['interactions']})")
         return Saved(path=path, tensors=tensors, rejected=rejected, **progress_of(state))
-    except (KeyError, ValueError, TypeError) as error:
+    except UNFIT as error:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
 
 

@@ -25,22 +25,25 @@ class Player:
         self.runtime = Runtime(read(path))
         self.contract: dict[str, Any] = json.loads(self.runtime.properties["contract"])
         self.obs, self.spec = like.preprocess.spec, spec_of(like.distribution)
-        self.like = like
+        self.distribution = like.distribution
 
     def outputs(self, rows: Array) -> dict[str, Array]:
         """Everything it says of observations as our environments give them."""
         names = [entry["name"] for entry in self.contract["outputs"]]
         return self.runtime.run(feeds(self.obs, inputs(self.obs, names), rows))
 
+    def parameters(self, obs: Tensor) -> Tensor:
+        """π's parameters [B, P], as `evaluate` asks a policy for them."""
+        out = self.outputs(obs.numpy())
+        found = [out[n] for n in ("logits", "mean", "log_std") if n in out]
+        return torch.from_numpy(np.concatenate(found, axis=1))
+
     def act(self, obs: Tensor, rng: np.random.Generator, *, deterministic: bool) -> Tensor:
         """Rows of actions [B, W]: its own most likely ones, or drawn from its parameters."""
-        out = self.outputs(obs.numpy())
-        if not deterministic:
-            found = [out[n] for n in ("logits", "mean", "log_std") if n in out]
-            pi = torch.from_numpy(np.concatenate(found, axis=1))
-            noise = torch.from_numpy(self.like.distribution.draw(rng, (len(obs),)))
-            return self.like.distribution.sample(pi, noise)
-        return self._rows(out, len(obs))
+        if deterministic:
+            return self._rows(self.outputs(obs.numpy()), len(obs))
+        noise = torch.from_numpy(self.distribution.draw(rng, (len(obs),)))
+        return self.distribution.sample(self.parameters(obs), noise)
 
     def _rows(self, out: dict[str, Array], size: int) -> Tensor:
         """What `step` takes → our rows: offsets taken off again."""

@@ -112,7 +112,7 @@ INSIDE: dict[str, tuple[Callable[[Faulty], Any], tuple[int, ...]]] = {
     "segmentation fault": (_segfault, (-signal.SIGSEGV,)),
 }
 WORKER = {"worker killed": signal.SIGKILL, "worker frozen": signal.SIGSTOP}
-#: Until the end of the process; a frozen worker may be at its slowest work, writing itself down.
+#: Until the end of the process; a frozen worker may be at its slowest work, saving a game.
 SECONDS, FROZEN = 15.0, 45.0
 
 

@@ -314,7 +314,7 @@ def test_bfloat16_becomes_float32_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["export", "nothing"], "no run and no policy"),
+        (["export", "nothing"], "no run here"),
         (["export", "{run}", "--out", "policy.txt"], "must end in .onnx"),
         (["export", "{run}", "--format", "hub"], "--out: which folder"),
     ],

@@ -142,7 +142,7 @@ def test_loading_needs_the_policy_alone(packed, tmp_path):
     again = package(tmp_path / "bare", tmp_path / "again", Packing(episodes=1, film=False))
     assert again.notes == ("no replay.mp4: not asked for",)
     assert not (tmp_path / "again" / "config.json").exists()
-    with pytest.raises(BadInput, match="no run and no policy"):
+    with pytest.raises(BadInput, match="no run here"):
         dna.hub.load(tmp_path)
 
 

@@ -19,9 +19,7 @@ def find(text: str | Path) -> RunFolder:
     folder = RunFolder(Path(text))
     if folder.exists or (folder.policy / "manifest.json").is_file():
         return folder
-    raise BadInput(
-        f"{text}: no run and no policy here (neither config.json nor policy/manifest.json)"
-    )
+    raise BadInput(f"{text}: no run here (no config.json) and no policy; `dna train` makes one")
 
 
 def load(folder: str | Path) -> SavedPolicy:

@@ -74,14 +74,14 @@ class Masked(gymnasium.Env):
 
 
 def cut_and_resume(config, make, folder):
-    """A run that is stopped after its first iteration equals one that is not."""
+    """Whether a run that is stopped after its first iteration equals one that is not."""
     train(config, 3, folder / "whole", how=HOW, source=make)
     with pytest.raises(Preempted):
         train(config, 3, folder / "cut", how=HOW, source=make, sinks=[Stopper(0)])
     train(config, 3, folder / "cut", how=HOW, source=make)
     names = ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
     assert bytes_of(folder / "whole", *names) == bytes_of(folder / "cut", *names)
-    assert RunFolder(folder / "cut").machine()["exact"]
+    return RunFolder(folder / "cut").machine()["exact"]
 
 
 def masked(where="info", groups=(5,), algorithm="dna", **changes):
@@ -211,7 +211,7 @@ def test_a_mask_that_leaves_nothing_is_named(tmp_path):
 
 def test_a_masked_run_resumes_to_the_bit(tmp_path):
     config, make = masked("info", warm_up={"low": 2, "high": 9})
-    cut_and_resume(config, make, tmp_path)
+    assert cut_and_resume(config, make, tmp_path)
 
 
 def test_taxi_is_masked_by_its_own_info():
@@ -333,7 +333,7 @@ def test_dict_vector_environments_train(tmp_path, mode):
 
 
 def test_a_dict_run_resumes_to_the_bit(tmp_path):
-    cut_and_resume(tiny("dna", None), Robot, tmp_path)
+    assert cut_and_resume(tiny("dna", None), Robot, tmp_path)
 
 
 @pytest.mark.parametrize(

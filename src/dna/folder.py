@@ -66,6 +66,8 @@ class RunFolder:
                 return False
         except OSError as error:  # a name that no file can have
             raise BadInput(f"{quoted(str(self.path))}: {error.strerror}") from None
+        if path.is_symlink():
+            raise BadInput(f"{path}: is a link; put the file itself in its place")
         tree = read_json(path)
         return isinstance(tree, dict) and {"digest", "seed", "config"} <= set(tree)
 

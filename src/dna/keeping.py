@@ -68,6 +68,8 @@ class Keeper:
         self.folder, self.total, self.tidy = folder / "checkpoints", total, world.rank == 0
         self.every = every or max(total // 10, 1)
         self.next = self.failures = 0
+        #: Makes sure that the run still holds its folder (`dna.lock`).
+        self.hold: Callable[[], None] = lambda: None
 
     def begin(self, saved: checkpoint.Saved | None) -> None:
         """Clear away what a crash left; put aside what cannot be used, and say so."""

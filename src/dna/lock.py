@@ -4,8 +4,8 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -18,13 +18,31 @@ PAUSES = (0.01, 0.03, 0.1)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's folder for life; the kernel lets go even after kill -9."""
+def locked(folder: Path) -> Iterator[Callable[[], None]]:
+    """Hold the run's folder for life; the kernel lets go even after kill -9.
+
+    Gives a function that makes sure of it: a lock file that somebody deleted is taken anew,
+    and `FolderBusy` says that somebody else was faster.
+    """
     make_folder(folder)
+    with ExitStack() as held:
+        file = held.enter_context(_open(folder))
+
+        def keep() -> None:
+            nonlocal file
+            if not _is_at(file, folder):
+                file = held.enter_context(_open(folder))
+
+        yield keep
+
+
+def _open(folder: Path) -> TextIO:
+    """The lock file, locked, with our name in it."""
     path = folder / "run.lock"
     with reported(path):
         fd = disk.append_to(path)
-    with os.fdopen(fd, "a+") as file:
+    file = os.fdopen(fd, "a+")
+    try:
         for pause in (*PAUSES, None):
             try:
                 _take(file, folder)
@@ -33,10 +51,23 @@ def locked(folder: Path) -> Iterator[None]:
                 if pause is None:
                     raise
                 time.sleep(pause)  # somebody may only be looking
+        if not _is_at(file, folder):
+            raise FolderBusy(f"{folder}: its run.lock was deleted just now; try again")
         with reported(path):
             disk.truncate(fd, 0)
             disk.write(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode())
-        yield
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _is_at(file: TextIO, folder: Path) -> bool:
+    """Whether others who look for the lock find this very file."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.lstat(folder / "run.lock"))
+    except FileNotFoundError:
+        return False
 
 
 def check_unlocked(folder: Path) -> None:

@@ -35,7 +35,7 @@ class Pace:
     """Makes rows of iterations, and knows how fast they follow each other."""
 
     def __init__(self, total: int, interactions: int) -> None:
-        self.total, self.interactions = total, interactions
+        self.total, self.interactions, self.first = total, interactions, interactions
         self.start = self.last = time.perf_counter()
         self.spent = 0.0  # seconds, without compiling
 
@@ -64,6 +64,11 @@ class Pace:
             rate=done / spent if spent > 0 else 0.0,
             finished=tuple(scores.take()),
         )
+
+    @property
+    def rate(self) -> float:
+        """Interactions per second so far."""
+        return (self.interactions - self.first) / self.spent if self.spent > 0 else 0.0
 
 
 class Sink(Protocol):

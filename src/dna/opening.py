@@ -4,7 +4,7 @@ On several ranks the first one looks and holds the folder; the others are told.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -46,11 +46,15 @@ def where_it_stood(
 
 
 @contextmanager
-def held(folder: RunFolder, how: How, seen: list[str]) -> Iterator[None]:
-    """Hold the folder for the run, if nobody has changed it since `seen` was looked at."""
+def held(folder: RunFolder, how: How, seen: list[str]) -> Iterator[Callable[[], None]]:
+    """Hold the folder for the run, if nobody has changed it since `seen` was looked at.
+
+    Gives a function that makes sure, on all ranks, that it is still held.
+    """
+    keep: list[Callable[[], None]] = []
 
     def take() -> None:
-        closing.enter_context(locked(folder.path))
+        keep.append(closing.enter_context(locked(folder.path)))
         done = not how.restart and folder.done
         if done or seen != checkpoint.names(folder.path):
             text = f"{folder.path}: another process changed the run just now; try again"
@@ -58,7 +62,7 @@ def held(folder: RunFolder, how: How, seen: list[str]) -> Iterator[None]:
 
     with ExitStack() as closing:
         on_first(how.world, take)
-        yield
+        yield lambda: on_first(how.world, lambda: keep[0]())
 
 
 @contextmanager

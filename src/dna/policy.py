@@ -21,11 +21,14 @@ from dna.errors import StorageFailure
 from dna.networks import Networks, PolicyNetwork, Preprocess, ValueNetwork, preprocessing
 from dna.spaces import ActionSpec, ObservationSpec
 from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+from dna.strict import parse_json
 from dna.unpack import Unpack
 
 FORMAT = 2
 #: Format 1 had no value network.
 READABLE = (1, FORMAT)
+#: Bytes: policies come from strangers too, and are read whole.
+FILE_LIMIT = 2**32
 
 
 class Opinion(NamedTuple):
@@ -105,25 +108,28 @@ def save_policy(
 
 def load_policy(folder: Path) -> SavedPolicy:
     """Read a policy folder back, verified."""
-    files = read_folder(folder)
+    files = read_folder(folder, limit=FILE_LIMIT)
     try:
-        tree = json.loads(files["policy.json"])
+        tree = parse_json(files["policy.json"], folder / "policy.json")
         if tree["format"] not in READABLE:
             raise StorageFailure(f"{folder}: policy format {tree['format']} is not {FORMAT}")
         settings = Network.model_validate_json(json.dumps(tree["network"]))
         obs = ObservationSpec.from_json(tree["observation"])
         action = ActionSpec.from_json(tree["action"])
-        network = PolicyNetwork(settings, obs, action, tree["projection"])
-        value = None
-        if tree["format"] > 1 and tree["value"]:
-            value = ValueNetwork(settings, obs, tree["projection"])
-        preprocess = preprocessing(obs, tree["clip"], tree["gain"])
-        env = EnvConfig.model_validate_json(json.dumps(tree["env"]))
         tensors = tensors_from(files["policy.safetensors"], str(folder))
-        network.load_state_dict(_part(tensors, "policy/"))
-        preprocess.load_state_dict(_part(tensors, "preprocess/"))
+        with torch.device("meta"):  # sizes without memory: a stranger may claim any
+            network = PolicyNetwork(settings, obs, action, tree["projection"])
+            value = None
+            if tree["format"] > 1 and tree["value"]:
+                value = ValueNetwork(settings, obs, tree["projection"])
+            sketch = preprocessing(obs, tree["clip"], tree["gain"])
+        _fill(sketch, tensors, "preprocess/")
+        _fill(network, tensors, "policy/")
         if value is not None:
-            value.load_state_dict(_part(tensors, "value/"))
+            _fill(value, tensors, "value/")
+        preprocess = preprocessing(obs, tree["clip"], tree["gain"])
+        _fill(preprocess, tensors, "preprocess/")
+        env = EnvConfig.model_validate_json(json.dumps(tree["env"]))
     except (KeyError, TypeError, ValueError, RuntimeError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise StorageFailure(f"{folder}: not a policy of this version ({reason})") from error
@@ -134,5 +140,7 @@ def load_policy(folder: Path) -> SavedPolicy:
     return SavedPolicy(preprocess, network, pi, env, tree["about"], action, value)
 
 
-def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
+    """Give a module its saved tensors; names or shapes that are not its own are an error."""
+    own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+    module.load_state_dict({k: v.float() for k, v in own.items()}, assign=True)

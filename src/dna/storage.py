@@ -83,10 +83,9 @@ def write_folder(
 
 def begin_folder(folder: Path) -> Path:
     """An empty folder beside it, which nobody reads."""
-    partial = _partial(folder)
     make_folder(folder.parent)
     with reported(folder):
-        disk.mkdir(partial)
+        disk.mkdir(partial := _partial(folder))
     return partial
 
 
@@ -120,7 +119,9 @@ def show_folder(
         discard(old)
 
 
-def read_folder(folder: Path, only: Collection[str] | None = None) -> dict[str, bytes]:
+def read_folder(
+    folder: Path, only: Collection[str] | None = None, limit: int = FILE_LIMIT
+) -> dict[str, bytes]:
     """The files of `write_folder`, or some of them, each checked against the manifest."""
     if folder.is_symlink():
         raise StorageFailure(f"{folder}: is a link; a folder of ours never is")
@@ -128,9 +129,8 @@ def read_folder(folder: Path, only: Collection[str] | None = None) -> dict[str, 
     for name, expected in read_manifest(folder)["files"].items():
         if only is not None and name not in only:
             continue
-        size = expected["bytes"]
-        files[name] = read(folder / name, limit=min(size, FILE_LIMIT))
-        if len(files[name]) != size or _sha256(files[name]) != expected["sha256"]:
+        data = files[name] = read(folder / name, limit=min(expected["bytes"], limit))
+        if len(data) != expected["bytes"] or _sha256(data) != expected["sha256"]:
             raise StorageFailure(f"{folder / name}: damaged (not what the manifest says)")
     return files
 

@@ -69,7 +69,7 @@ def train(
         tune(how, env)
         try:
             run = Run(config, seed, folder, env, how, watch)
-            with held(folder, how, seen):
+            with held(folder, how, seen) as run.keeper.hold:
                 return run.train(saved, resumes, sinks, stop)
         finally:
             with watch:
@@ -157,18 +157,18 @@ class Run:
 
     def loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
         """Iterate to the end of the budget."""
-        first = self.collector.scores.interactions
-        pace = Pace(self.config.interactions, first)
+        pace = Pace(self.config.interactions, self.collector.scores.interactions)
         while self.collector.scores.interactions < self.config.interactions:
             with dumping(self.folder.path, self.iteration):
                 metrics = self.iterate()
+            self.keeper.hold()
             row = pace.row(self.iteration, self.collector.scores, metrics, self.clock.take())
             for sink in sinks:
                 sink.write(row)
             self.iteration += 1
             self._describe()
             self._checkpoint_if_due(stop)
-        return self._finish(pace.spent, first)
+        return self._finish(pace.rate)
 
     def iterate(self) -> dict[str, float]:
         """One iteration of algorithm 1."""
@@ -232,14 +232,13 @@ class Run:
         text = f"stopped by {stop.asked}; `{start} resume {self.folder.path}` goes on"
         return Preempted(text)
 
-    def _finish(self, seconds: float, first: int) -> dict[str, Any]:
+    def _finish(self, rate: float) -> dict[str, Any]:
         scores = self.collector.scores
         about: dict[str, Any] = {"algorithm": self.config.algorithm, "seed": self.seed}
         about |= {"interactions": scores.interactions, "episodes": scores.episodes}
         about |= {"score": scores.score}
         self.replay.clear()  # nothing will read it
         self.keeper.save_now(self.save)
-        rate = (scores.interactions - first) / seconds if seconds > 0 else 0.0
         result = {"run": str(self.folder.path)} | about | {"interactions_per_second": rate}
 
         def write() -> dict[str, Any]:

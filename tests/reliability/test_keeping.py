@@ -191,6 +191,32 @@ NOT_SAVED = {
     "Collector.actor": "reads the networks' weights",
     "Collector.values": "in config.json",
     "Replay.length": "follows from the configuration",
+    "Probe.settings": "in config.json",
+    "Probe.networks": "saved by its own",
+    "Probe.seed": "in config.json",
+    "Probe.clock": "wall-clock",
+    "Probe.iteration": "told at the start of every iteration",
+    "NoiseScale.alpha": "in config.json",
+    "Networks.obs": "follows from the environment",
+    "Networks.action": "follows from the environment",
+    "Networks.distribution": "follows from the environment",
+    "Networks.training": "torch's own flag; no layer of ours looks at it",
+    "Networks.preprocess": "read off the normalizer's moments when they are loaded",
+    "Normalizer.divisor": "follows from the moments",
+    "GymVector.observation": "follows from the environment",
+    "GymVector.action": "follows from the environment",
+    "GymVector.agents": "in config.json",
+    "GymVector._obs": "follows from the environment",
+    "GymVector._action": "follows from the environment",
+    "GymVector.name": "in config.json",
+    "GymVector.fps": "of the films",
+    "GymVector.limit": "follows from the environment",
+    "GymVector.mujoco": "which way the environments are saved",
+    "GymVector.pool": "of this process",
+    "GymVector.threads": "of this process",
+    "GymVector.seeds": "follow from the run's seed and are used by the first reset",
+    "GymVector.upcoming": "seeds of an evaluation's episodes, never of a run",
+    "GymVector.legal": "none here; saved where there are masks (test_own_environments)",
 }
 #: Attributes of the state that a checkpoint holds, and under which name.
 SAVED = {
@@ -205,22 +231,43 @@ SAVED = {
     "Collector.resetting": "collector/now/resetting",
     "Replay.rollouts": "replay/",
     "Run.probe": "noise/",
+    "Probe.scales": "noise/",
+    "Probe.measured": "noise/",
+    "NoiseScale.averages": "noise/",
+    "Networks.policy": "networks/policy.",
+    "Networks.value": "networks/value.",
+    "Networks.normalizer": "observation/",
+    "Normalizer.moments": "observation/",
+    "GymVector.envs": "env/0/",
+    "GymVector.elapsed": "env/elapsed",
 }
+
+
+def attributes(one):
+    """What an object holds; a torch module keeps its parts in dictionaries of its own."""
+    if not isinstance(one, torch.nn.Module):
+        return set(vars(one))
+    plain = {name for name in vars(one) if not name.startswith("_")}
+    return plain | one._modules.keys() | one._buffers.keys() | one._parameters.keys()
 
 
 def test_every_attribute_is_saved_or_has_a_reason(tmp_path):
     more = {"repeat_penalty": {"amount": 0.25, "after": 3}}
     more |= {"noise": {"every": 2, "b_small": 8, "samples": 2}}
-    config = tiny("ppg", interactions=768, **more)
+    config = tiny("ppg", "CartPole-v1", interactions=768, **more)
     stopped(tmp_path, config, iteration=4)  # an odd one: the replay is not empty
     folder = tmp_path / "checkpoints" / checkpoint.names(tmp_path)[-1]
     tensors = tensors_from((folder / "rank0.safetensors").read_bytes(), "test")
     state = (folder / "state.json").read_text()
     env = build_environments(config, 0, 0, QUIET, None)
     run = Run(config, 0, RunFolder(tmp_path), env, QUIET)
+    assert run.probe is not None
     objects = {"Run": run, "Collector": run.collector, "Replay": run.replay}
-    found = {f"{kind}.{name}" for kind, one in objects.items() for name in vars(one)}
-    assert found <= SAVED.keys() | NOT_SAVED.keys()
+    objects |= {"Probe": run.probe, "NoiseScale": run.probe.scales["policy"]}
+    objects |= {"Networks": run.networks, "Normalizer": run.networks.normalizer}
+    objects |= {"GymVector": env}
+    found = {f"{kind}.{name}" for kind, one in objects.items() for name in attributes(one)}
+    assert found == SAVED.keys() | NOT_SAVED.keys()
     assert not SAVED.keys() & NOT_SAVED.keys()
     for name, where in SAVED.items():
         assert any(key.startswith(where) for key in tensors) or f'"{where}"' in state, name

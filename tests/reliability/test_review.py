@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import gymnasium
 import numpy as np
@@ -16,8 +17,9 @@ import safetensors.numpy
 
 from dna import checkpoint, disk
 from dna.cli import main
-from dna.errors import BadInput, NonFinite, Preempted, StorageFailure
+from dna.errors import BadInput, FolderBusy, NonFinite, Preempted, StorageFailure
 from dna.folder import RunFolder
+from dna.lock import check_unlocked, locked
 from dna.setup import How
 from dna.storage import (
     make_folder,
@@ -351,3 +353,54 @@ def test_a_call_that_holds_pythons_lock_is_ended_from_outside(tmp_path):
     assert child.returncode == -signal.SIGKILL
     assert "alive" not in said[0]
     assert "most recent call first" in said[1]
+
+
+class Deleter:
+    """Takes the lock file away in the middle of a run; a rival may take the folder."""
+
+    def __init__(self, folder, rival=None):
+        self.folder, self.rival = folder, rival
+
+    def start(self):
+        pass
+
+    def write(self, row):
+        if row.iteration == 2:
+            (self.folder / "run.lock").unlink()
+            if self.rival is not None:
+                self.rival.enter_context(locked(self.folder))
+
+    def close(self):
+        pass
+
+
+def test_a_deleted_lock_file_is_taken_again(tmp_path):
+    folder = tmp_path / "run"
+    seen = []
+
+    class Looker(Deleter):
+        def write(self, row):
+            super().write(row)
+            if row.iteration == 4:
+                with pytest.raises(FolderBusy, match=f"pid {os.getpid()}"):
+                    check_unlocked(folder)
+                seen.append(row.iteration)
+
+    assert train(CONFIG, 3, folder, how=HOW, sinks=[Looker(folder)])["interactions"] == 768
+    assert seen == [4]
+
+
+def test_a_run_whose_folder_was_taken_from_it_stops_before_it_writes(tmp_path):
+    folder = tmp_path / "run"
+    with ExitStack() as rival, pytest.raises(FolderBusy, match="in use by"):
+        train(CONFIG, 3, folder, how=HOW, sinks=[Deleter(folder, rival)])
+    rows = (folder / "metrics.jsonl").read_bytes().splitlines()
+    assert [json.loads(row)["iteration"] for row in rows] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("command", [["eval"], ["resume"], ["show"]], ids=str)
+def test_a_configuration_that_is_a_link_is_named(cut, capsys, command):
+    (cut / "config.json").rename(cut.parent / "config.json")
+    (cut / "config.json").symlink_to(cut.parent / "config.json")
+    assert main([*command, str(cut)]) == 2
+    assert "config.json: is a link; put the file itself" in capsys.readouterr().err

@@ -21,6 +21,7 @@ Case = Callable[[Path], list[str]]
 #: Cases that begin so succeed, since what is evil in them is never read.
 HARMLESS = "harmless: "
 DEEP = b"[" * 10_000 + b"]" * 10_000
+VAST = {"kind": "vector", "shape": [2**38], "dtype": "float32", "stack": None}
 FILES = ("policy.json", "policy.safetensors")
 
 
@@ -77,6 +78,9 @@ def _changes(canary: Path) -> list[tuple[str, dict[str, Any] | bytes]]:
         ("env ../", {"env": {"id": "../../etc/passwd"}}),
         ("encoder of a package", {"network": {"encoder": "custom:os"}}),
         ("encoder with a target", {"network": {"_target_": "os.system"}}),
+        ("network of gigabytes", {"network": {"width": 8192, "depth": 16}}),
+        ("observation of a terabyte", {"observation": VAST}),
+        ("a trillion actions", {"action": {"kind": "categorical", "sizes": [2**40]}}),
         ("description 10,000 deep", DEEP),
         ("description that is a pickle", pickle.dumps(Evil(canary))),
         ("description of a newer format", {"format": 10**9}),

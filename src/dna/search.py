@@ -87,7 +87,19 @@ class Search:
             found |= {"state": state, "seeds": 0, "runs": []}
         else:
             found = row(self.sweep, point, state)
+        if state == "pruned":
+            found |= self._cut_short(frozen)
         return found | ({"why": why} if why else {})
+
+    def _cut_short(self, frozen: Any) -> dict[str, Any]:
+        """A pruned trial counts by the score it was pruned for.
+
+        Its runs may have come further before they heard of it, or even to their end.
+        """
+        percent, score = max(frozen.intermediate_values.items())
+        sign = -1 if self.sweep.objective.minimize else 1
+        empty = dict.fromkeys(("standard_error", "value", "value_error"))
+        return empty | {"score": sign * score, "pruned_at": percent}
 
     def _begin(self, trial: Any) -> None:
         changes = self.study.changes(trial.params)

@@ -35,8 +35,8 @@ browser:  ## Debian's Chromium, for the tests of `dna report` and `dna watch`
 			|| echo "browser: apt-get could not install chromium; tests/browser will be skipped"; \
 	else echo "browser: no $(CHROMIUM); install Debian's chromium to run tests/browser"; fi
 
-test: install browser  ## everything but the learning runs of minutes
-	$(BIN)/python -m pytest -m 'not slow and not worlds'
+test: install browser  ## everything but the learning runs of minutes, on two cores
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow and not worlds'
 
 slow: install  ## the learning runs
 	$(BIN)/python -m pytest -m slow

@@ -18,7 +18,8 @@ from torture.ground import Outcome
 from torture.sweep import command, compare, nodes, undisturbed
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.filterwarnings("ignore")
+#: In one process, one after the other: each brings processes of its own.
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("many")]
 
 
 class Machines:

@@ -13,6 +13,9 @@ import ranked
 from dna.cli import main
 from ranked import CARTPOLE, HOW, PONG, computed, exit_codes, finished, said
 
+#: In one process, one after the other: each brings processes of its own.
+pytestmark = pytest.mark.xdist_group("many")
+
 EVERY = ["--checkpoint-every", "128"]
 
 

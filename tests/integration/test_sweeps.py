@@ -14,7 +14,8 @@ from dna.errors import FolderBusy
 from dna.lock import locked
 from helpers import bytes_of
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+#: In one process, one after the other: each brings processes of its own.
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("many")]
 RUN = ["CartPole-v1", "--algo", "ppo", "horizon=16", "agents=4", "joint.sgd.minibatch=32"]
 FILES = ("metrics.jsonl", "episodes.csv", "config.json", "policy/policy.safetensors")
 

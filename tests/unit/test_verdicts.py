@@ -190,3 +190,28 @@ def test_noise_does_not_make_tasks_similar(spreads, status):
 
     made = Results(chosen, "small", tuple(outcome(run, level(run)) for run in runs))
     assert chosen.checks["C113"](made).status == status
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "limits", "said"),
+    [
+        ("noise", "small", Limits(), "shortened: 300,000 of 50,000,000 interactions"),
+        (
+            "procgen",
+            "small",
+            Limits(),
+            "shortened: 200,000 of 100,000,000 interactions, 2 of 16 environments",
+        ),
+        ("mujoco", "small", Limits(), "shortened: 3 of 30 seeds"),
+        (
+            "mujoco",
+            "paper",
+            Limits(2, 5000),
+            "shortened: 5,000 of 1,000,000 interactions, 2 of 30 seeds",
+        ),
+        ("mujoco", "paper", Limits(), ""),
+        ("main", "small", Limits(), ""),  # a proxy, and called one
+    ],
+)
+def test_what_the_paper_had_more_of_is_said(name, scale, limits, said):
+    assert Results(experiment(name), scale, (), limits=limits).shortened == said

@@ -1,12 +1,14 @@
 """From a name to figures, tables and verdicts: plan, train what is missing, measure, write."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dna.errors import Preempted
+from dna.errors import DnaError, Preempted
 from dna.experiments import EXPERIMENTS
+from dna.experiments.caption import caption
 from dna.experiments.execute import check_worlds, execute, unfinished
 from dna.experiments.output import (
     folder_of,
@@ -17,7 +19,7 @@ from dna.experiments.output import (
 )
 from dna.experiments.plan import Experiment, Limits, Scale, planned
 from dna.experiments.results import Results, collect
-from dna.figures.curves import draw
+from dna.figures.layouts import draw
 from dna.figures.toy import draw_toy
 from dna.task import Place, Task
 from dna.toy import run_toy
@@ -55,7 +57,25 @@ def reproduce(
         execute(runs, where.runs, scale, place, watcher.tasks)
     except Preempted:
         raise Preempted("stopped; the same command goes on where it was") from None
+    except DnaError:
+        # What is finished is drawn, with what lacks named; then the failure is told.
+        _try_to_summarize(experiment, scale, where, limits, watcher)
+        raise
     return summarize(experiment, scale, where, limits, watcher)
+
+
+def _try_to_summarize(
+    experiment: Experiment,
+    scale: Scale,
+    where: Where,
+    limits: Limits | None,
+    watcher: Watcher,
+) -> None:
+    """Draw what there is; a second failure must not hide the first."""
+    with suppress(DnaError):
+        folder = folder_of(experiment, scale, where.out, limits)
+        tree = summarize(experiment, scale, where, limits, watcher)
+        watcher.words(f"{folder}: drawn from {len(tree['runs'])} finished runs")
 
 
 def summarize(
@@ -74,7 +94,7 @@ def summarize(
     watcher.words("drawing")
     pictures = draw(results)
     if "toy" in results.extra:
-        pictures["figure.png"] = draw_toy(run_toy(folder / "toy", scale))
+        pictures["figure.png"] = draw_toy(run_toy(folder / "toy", scale), caption(results))
     return write_all(results, folder, pictures)
 
 

@@ -139,14 +139,6 @@ def test_curves_of_games_are_put_together_seed_by_seed():
     assert (curves[:, -1] > curves[:, 0]).all()
 
 
-def test_the_papers_numbers_stand_beside_ours():
-    chosen = experiment("ablation")
-    runs = planned(chosen, "small")
-    made = Results(chosen, "small", tuple(outcome(run, 10.0) for run in runs))
-    (rows,) = tables(made).values()
-    assert [row["paper"] for row in rows] == ["252", "226", "195", "191", "81"]
-
-
 def test_a_part_of_a_benchmark_has_no_score():
     made = results()
     part = replace(

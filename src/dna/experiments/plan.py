@@ -45,6 +45,8 @@ class World:
     proxy: bool  # whether `small` plays other games than the paper
     score: Callable[[Mapping[str, float]], float]  # environment → score, put together
     axis: str  # what that number is called at the paper's size
+    digits: int = 1  # of scores in print
+    total: bool = True  # whether scores of its environments share a scale and may be averaged
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ MUJOCO_8 = World(
     proxy=False,
     score=_mean,
     axis="return",
+    total=False,
 )
 PROCGEN_16 = World(
     name="Procgen",
@@ -118,11 +119,16 @@ PROCGEN_16 = World(
     interactions={"paper": 100 * ONE_MILLION, "small": 200_000, "smoke": 128},
     proxy=False,
     score=_mean,
-    axis="normalized score",
+    axis="mean normalized score, 0 to 1",
+    digits=2,
 )
 WORLDS = (ATARI_5, ATARI_3_VAL, ATARI_57, NOISE_3_VAL, MUJOCO_8, PROCGEN_16)
 
 
 def axis(world: World, scale: Scale) -> str:
-    """What a score of this world is called."""
-    return MINATAR_AXIS if world.proxy and scale != "paper" else world.axis
+    """What a score of this world is called, and whether it is of some of its games only."""
+    own, whole = world.envs[scale], world.envs["paper"]
+    if any(minatar_game(env) for env in own):
+        return MINATAR_AXIS
+    part = f" ({len(own)} of {len(whole)} environments)" if len(own) < len(whole) else ""
+    return world.axis + part

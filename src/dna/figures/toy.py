@@ -14,8 +14,11 @@ PANELS: tuple[tuple[Literal["l_t1", "l_t2"], str], ...] = (
 )
 
 
-def draw_toy(result: ToyResult) -> bytes:
-    """L_T1 and L_T2 of the joint and the dual model, mean and standard error over seeds."""
+def draw_toy(result: ToyResult, said: str = "") -> bytes:
+    """L_T1 and L_T2 of the joint and the dual model, mean and standard error over seeds.
+
+    `said`: what must be known of the size of the experiment.
+    """
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import LogLocator
@@ -35,8 +38,11 @@ def draw_toy(result: ToyResult) -> bytes:
         axes.set_ylabel(label)
         axes.grid(alpha=0.25)
         axes.legend(frameon=False, title=f"{result.settings.seeds} seeds")
+    figure.suptitle(
+        "\n".join(["Figure 1: two tasks, one network or two", *([said] * bool(said))])
+    )
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
+    figure.savefig(buffer, format="png", dpi=100)
     return buffer.getvalue()
 
 

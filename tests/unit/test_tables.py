@@ -118,6 +118,11 @@ def test_what_is_shortened_or_a_proxy_is_said_in_tables_and_files(name, said, tm
     assert f"**{said[0].upper()}{said[1:]}.**" in text
 
 
+def test_only_minatar_is_called_minatar():
+    assert "MinAtar" not in caption(made("mujoco", "smoke"))
+    assert "other environments than the paper's" in caption(made("mujoco", "smoke"), "lambda")
+
+
 def test_at_its_size_nothing_is_said():
     assert caption(made("main", "paper")) == ""
     assert caption(made("main", "small", limits=Limits(1, 4096))).endswith(

@@ -3,9 +3,11 @@
 from dna.experiments.finished import unfinished
 from dna.experiments.published import own_games
 from dna.experiments.results import Results
+from dna.experiments.worlds import minatar_game
 from dna.toy_data import SCALES
 
 PROXY = "proxy: MinAtar, not the paper's games"
+OTHER = "other environments than the paper's"
 
 
 def caption(results: Results, study: str | None = None) -> str:
@@ -14,8 +16,10 @@ def caption(results: Results, study: str | None = None) -> str:
     chosen = [study] if study in names else names
     parts = ["smoke scale: shows that the wiring holds"] if results.scale == "smoke" else []
     for name in chosen:
+        envs = results.study(name).world.envs[results.scale]
+        other = PROXY if any(map(minatar_game, envs)) else OTHER
         played = own_games(results.study(name), results.scale)
-        parts.append(results.shortened_in(name) if played else PROXY)
+        parts.append(results.shortened_in(name) if played else other)
     if PROXY in parts:
         parts.append(results.limits.words)
     if "toy" in results.experiment.extra:

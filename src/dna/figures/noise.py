@@ -30,6 +30,8 @@ def measured(results: Results) -> list[Outcome]:
 
 def noise(results: Results, phases: tuple[str, ...], title: str) -> Any:
     """σ of phases against interactions, a panel for each game."""
+    from matplotlib.ticker import LogLocator
+
     outcomes = measured(results)
     made, axes = figure(len(outcomes), 1, (4.2, 3.4))
     for panel, outcome in zip(axes[0], outcomes, strict=True):
@@ -41,6 +43,7 @@ def noise(results: Results, phases: tuple[str, ...], title: str) -> Any:
             theirs = {phase: sigma for phase, sigma in NOISE.items() if phase in phases}
             lines(panel, theirs, COLOR, f"paper, mean at {length:g} M")
         panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         panel.yaxis.set_major_formatter("{x:g}")
         panel.yaxis.set_minor_formatter("")
         panel.set_title(atari_game(outcome.run.env) or outcome.run.env, fontsize=9)

@@ -55,7 +55,11 @@ def png(made: Any) -> bytes:
 
 def mark(made: Any, results: Results, title: str, study: str | None = None) -> Any:
     """The title, and under it whatever must be said: proxy, shortened, missing arms."""
-    said = caption(results, study)
+    return titled(made, title, caption(results, study))
+
+
+def titled(made: Any, title: str, said: str) -> Any:
+    """Above the panels, a line for each thing that is said."""
     width = max(48, int(13 * made.get_figwidth()))
     text = [line for part in (title, *said.split("; ")) for line in textwrap.wrap(part, width)]
     made.suptitle("\n".join(text), fontsize=9)

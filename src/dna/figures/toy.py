@@ -1,9 +1,8 @@
 """Figure 1: the errors of both tasks of the toy problem against the noise of the first."""
 
-import io
 from typing import Any, Literal
 
-from dna.errors import MissingExtra
+from dna.figures.panels import blank, png, titled
 from dna.plots import COLORS
 from dna.toy import mean_and_error
 from dna.toy_data import Model, ToyResult
@@ -19,12 +18,9 @@ def draw_toy(result: ToyResult, said: str = "") -> bytes:
 
     `said`: what must be known of the size of the experiment.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator
-    except ImportError:
-        raise MissingExtra("plotting", "media") from None
-    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+    figure = blank((9.0, 3.4))
+    from matplotlib.ticker import LogLocator
+
     for axes, (task, label) in zip(figure.subplots(1, 2), PANELS, strict=True):
         _line(axes, result, "joint", task)
         _line(axes, result, "dual", task)
@@ -38,12 +34,7 @@ def draw_toy(result: ToyResult, said: str = "") -> bytes:
         axes.set_ylabel(label)
         axes.grid(alpha=0.25)
         axes.legend(frameon=False, title=f"{result.settings.seeds} seeds")
-    figure.suptitle(
-        "\n".join(["Figure 1: two tasks, one network or two", *([said] * bool(said))])
-    )
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100)
-    return buffer.getvalue()
+    return png(titled(figure, "Figure 1: two tasks learned by one network or by two", said))
 
 
 def _line(axes: Any, result: ToyResult, model: Model, task: Literal["l_t1", "l_t2"]) -> None:

@@ -8,6 +8,8 @@ import typer
 
 from dna.errors import BadInput
 
+Reproductions = Annotated[Path, typer.Option(help="Where `dna reproduce` wrote, for names")]
+
 
 def report(
     paths: Annotated[
@@ -20,9 +22,7 @@ def report(
         Path | None,
         typer.Option(help="The page [RUN/report.html; of several runs, report.html]"),
     ] = None,
-    reproductions: Annotated[
-        Path, typer.Option(help="Where `dna reproduce` wrote, for names of experiments")
-    ] = Path("reproductions"),
+    reproductions: Reproductions = Path("reproductions"),
 ) -> None:
     """Write one HTML page on runs or an experiment; it needs no network and no account.
 

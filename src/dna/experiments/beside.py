@@ -6,9 +6,11 @@ import statistics
 
 import numpy as np
 
-from dna.experiments import fig02_noise_scale as noise
 from dna.experiments import finished
-from dna.experiments.compare import difference, interval, iqm, mean
+from dna.experiments.compare import combined, interval, iqm, percent, same, sampled_rows
+from dna.experiments.fig02_noise_scale import PHASES
+from dna.experiments.measures import time_of
+from dna.experiments.noise_levels import ARM, STUDY, level
 from dna.experiments.plan import Study
 from dna.experiments.published import (
     MUJOCO_BETTER,
@@ -23,7 +25,7 @@ from dna.experiments.published import (
 )
 from dna.experiments.results import Results
 from dna.experiments.rows import Row, length_of, mean_and_error, number
-from dna.experiments.tab05_training_time import ROWS, times
+from dna.experiments.tab05_training_time import ROWS
 from dna.scores import atari_game
 
 
@@ -31,8 +33,8 @@ def tables(results: Results) -> dict[str, list[Row]]:
     """What stands beside the tables of the studies."""
     found: dict[str, list[Row]] = {}
     names = [study.name for study in results.experiment.studies]
-    if noise.STUDY in names:
-        found["sigma"] = sigmas(results, results.study(noise.STUDY))
+    if STUDY in names:
+        found["sigma"] = sigmas(results, results.study(STUDY))
     if "lambda_noise" in results.extra:
         found["lambda_noise"] = lambdas(results)
     if results.experiment.name == "fig16":
@@ -47,13 +49,16 @@ def sigmas(results: Results, study: Study) -> list[Row]:
     """σ of each phase at the start and the end of training, game by game, and their mean."""
     theirs = column(study, results.scale, length_of(results, study))
     rows, ends = [], {}
-    for phase in noise.PHASES:
+    for phase in PHASES:
         last: list[float | None] = []
-        for one in results.of(study.name, noise.ARM):
-            first, end = noise.level(one, phase, start=True), noise.level(one, phase)
-            last.append(end)
-            row = {"phase": phase, "game": one.run.env, "σ at the start": number(first)}
-            rows.append(row | {"σ at the end": number(end) or "not told from noise"})
+        for one in results.of(study.name, ARM):
+            first, end = level(one, phase, start=True), level(one, phase)
+            last.append(end.value if end else None)
+            row = {"phase": phase, "game": one.run.env}
+            row["σ at the start"] = number(first.value if first else None)
+            row["σ at the end"] = number(last[-1]) or "not told from noise"
+            span = end.span if end else None
+            rows.append(row | {"95 %": f"{span[0]:.1f} – {span[1]:.1f}" if span else ""})
         known = [sigma for sigma in last if sigma is not None]
         # A mean without the games in which |𝒢|² ≤ 0 would leave out the noisiest.
         ends[phase] = statistics.fmean(known) if known and len(known) == len(last) else None
@@ -77,6 +82,12 @@ def lambdas(results: Results) -> list[Row]:
             row["deviation"] = number(statistics.stdev(known) if len(known) > 1 else None)
             rows.append(row)
     return rows
+
+
+def times(results: Results) -> dict[str, float]:
+    """Arm → seconds of training per million interactions."""
+    found = {arm: time_of(results, "time", arm) for arm in ROWS}
+    return {arm: one.value for arm, one in found.items() if one is not None}
 
 
 def times_table(results: Results, study: Study) -> list[Row]:
@@ -103,7 +114,7 @@ def tasks(results: Results, study: Study) -> list[Row]:
     """A row for each task: returns of different tasks have no common scale, hence no total."""
     rows = []
     for env in study.world.envs[results.scale]:
-        row = {"task": env, "unit": study.world.axis}
+        row = {"task": env, "unit": "return"}
         for arm in study.arms:
             seen = finished.table(results, study.name, arm.name).get(env, [])
             span = interval(iqm, {env: seen}) if seen else None
@@ -120,8 +131,13 @@ def _first_two(results: Results, study: Study, env: str) -> Row:
     ours, theirs = (finished.table(results, study.name, arm.name) for arm in study.arms[:2])
     words = ""
     if env in ours and env in theirs:
-        value, span = difference(mean, {env: ours[env]}, {env: theirs[env]})
-        words = f"{value:+.1f}" + (f" [{span[0]:+.1f}, {span[1]:+.1f}]" if span else "")
+        pair = (
+            sampled_rows(np.array(found[env]), same, f"{env}/{arm.name}")
+            for found, arm in zip((ours, theirs), study.arms, strict=False)
+        )
+        gap = combined(percent, *pair)
+        span = gap.span
+        words = f"{gap.value:+.1f}" + (f" [{span[0]:+.1f}, {span[1]:+.1f}]" if span else "")
     names = " against ".join(arm.name for arm in study.arms[:2])
     said = "better" if env.partition("-v")[0] in MUJOCO_BETTER else "similar"
     return {f"{names}, % [95 %]": words, "paper: DNA is": said}

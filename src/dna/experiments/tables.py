@@ -128,7 +128,8 @@ def head(results: Results, name: str) -> str:
     lines = []
     if name in studies and results.experiment.name != "tab05":
         world = studies[name].world
-        lines.append(f"Score: {axis(world, results.scale)}. {_units(results, studies[name])}")
+        what = axis(world, results.scale) if world.total else "return"
+        lines.append(f"Score: {what}. {_units(results, studies[name])}")
         origin = published(results.experiment, name).origin
         lines += [f"The paper's numbers: {origin}."] if origin else []
     said = caption(results, name if name in studies else None)

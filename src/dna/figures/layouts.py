@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from dna.experiments import finished
+from dna.experiments.beside import times
 from dna.experiments.fig02_noise_scale import PHASES
 from dna.experiments.published import hours, same_games
 from dna.experiments.results import Results
-from dna.experiments.tab05_training_time import ROWS, times
+from dna.experiments.tab05_training_time import ROWS
 from dna.experiments.worlds import axis
 from dna.figures import panels
 from dna.figures.noise import against_lambda, measured, noise, smoothed
@@ -19,6 +20,8 @@ from dna.scores import atari_game
 #: Experiment → the panels of its figure, where they are not its studies as they come. The
 #: paper prints E_π before E_V and E_D, and the easy settings left of the hard ones.
 ORDER = {
+    "fig06": ("main",),
+    "fig09": ("easy",),
     "fig04": ("policy", "value", "distil"),
     "fig11": ("epochs", "lambda (ppo)"),
     "fig16": ("easy", "hard"),

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from dna.experiments.fig02_noise_scale import PHASES, STUDY
+from dna.experiments.fig02_noise_scale import PHASES
+from dna.experiments.noise_levels import STUDY
 from dna.experiments.published import NOISE, same_games
 from dna.experiments.results import Outcome, Results
 from dna.figures.panels import FAINT, Array, figure, finish, lines, mark

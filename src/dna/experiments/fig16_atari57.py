@@ -17,7 +17,6 @@ from dna.experiments.verdicts import (
     spoken,
 )
 from dna.experiments.worlds import ATARI_57, relative
-from dna.scores import atari_game, paper_table
 
 PROXY = "needs the 57 games of the paper"
 #: The proxy has one set of settings: at small scale both studies are the same runs.
@@ -88,19 +87,6 @@ def games_ahead(study: str, least: int) -> Check:
         return near(count, least, 6.0)
 
     return at_paper_scale(PROXY, judge, study)
-
-
-def beside_the_paper(results: Results, study: str) -> dict[str, dict[str, float]]:
-    """Game → ours and the paper's scores, for the full tables."""
-    rows = {row["game"]: row for row in paper_table(f"atari57_{study}")}
-    found: dict[str, dict[str, float]] = {}
-    for arm, column in (("DNA", "dna"), ("PPO (2x)", "ppo")):
-        for env, scores in results.table(study, arm).items():
-            game = atari_game(env)
-            if game is not None:
-                found.setdefault(game, {})[arm] = float(np.mean(scores))
-                found[game][f"{arm}, paper"] = float(rows[game][column])
-    return found
 
 
 EXPERIMENT = Experiment(

@@ -6,13 +6,21 @@ is only written anew from what is kept. A test compares the two.
 """
 
 import argparse
+import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import torch
+from PIL import Image
+
 from dna.experiments import EXPERIMENTS
-from dna.experiments.output import markdown, verdict_rows, verdicts
+from dna.experiments.output import verdict_rows, verdicts
+from dna.experiments.plan import Limits
 from dna.experiments.results import Results
+from dna.experiments.tables import markdown
+from dna.machine import describe
 from dna.storage import write, write_json
 
 BEGIN, END = "<!-- experiments -->", "<!-- /experiments -->"
@@ -22,14 +30,59 @@ KEPT, IMAGES, DOCUMENT = Path("results"), Path("docs/img"), Path("docs/results.m
 def take(folder: Path) -> None:
     """Keep an experiment: no paths of the machine it ran on."""
     tree = json.loads((folder / "experiment.json").read_text())
+    tree["hardware"] = sorted({hardware(Path(run["folder"])) for run in tree["runs"]})
     for run in tree["runs"]:
         del run["folder"]
+    cells = [json.loads(path.read_text()) for path in folder.glob("toy/*.json")]
+    if cells:
+        tree["toy_hours"] = sum(cell["seconds"] for cell in cells) / 3600
+        # Cells of the toy problem do not say where they were trained: take them there.
+        tree["hardware"] = [described(describe(torch.device("cpu"), None))]
     tree["rows"] = {name: (folder / name).read_text() for name in tree["tables"]}
-    name = f"{tree['name']}-{tree['scale']}"
+    name = name_of(tree)
     write_json(KEPT / f"{name}.json", tree)
     for picture in tree["figures"]:
-        own = "" if picture == "figure.png" else f"-{Path(picture).stem}"
-        write(IMAGES / f"{name}{own}.png", (folder / picture).read_bytes())
+        data = smaller((folder / picture).read_bytes())
+        write(IMAGES / image(name, picture), data)
+
+
+def hardware(run: Path) -> str:
+    """`AMD EPYC, 2 cores, cpu; torch 2.13.0, Python 3.11.7`; empty where it was not kept."""
+    path = run / "machine.json"
+    return described(json.loads(path.read_text())) if path.is_file() else ""
+
+
+def described(found: dict[str, Any]) -> str:
+    """Of `machine.json`, what speed depends on."""
+    where = f"{found['cpu']}, {found['cores']} cores, {found.get('gpu') or found['device']}"
+    return f"{where}; torch {found['versions']['torch']}, Python {found['python']}"
+
+
+def smaller(data: bytes) -> bytes:
+    """A picture of lines needs no more than 128 colors."""
+    if not data.startswith(b"\x89PNG"):
+        return data
+    buffer = io.BytesIO()
+    picture = Image.open(io.BytesIO(data)).convert("RGB")
+    picture.quantize(128).save(buffer, format="PNG", optimize=True)
+    return min(data, buffer.getvalue(), key=len)
+
+
+def name_of(tree: dict[str, Any]) -> str:
+    """`fig13-small`, `fig13-small-2seeds`."""
+    return f"{tree['name']}-{tree['scale']}{Limits(**tree.get('cut', {}))}"
+
+
+def image(name: str, picture: str) -> str:
+    """The file of a picture in the documents."""
+    return f"{name}{'' if picture == 'figure.png' else f'-{Path(picture).stem}'}.png"
+
+
+def command(tree: dict[str, Any]) -> str:
+    """What makes it again."""
+    words = [f"dna reproduce {tree['alias']} --scale {tree['scale']}"]
+    words += [f"--{key} {value}" for key, value in tree.get("cut", {}).items() if value]
+    return " ".join(words)
 
 
 def kept() -> list[dict[str, Any]]:
@@ -40,26 +93,53 @@ def kept() -> list[dict[str, Any]]:
 
 
 def section(tree: dict[str, Any]) -> str:
-    """One experiment."""
-    name = f"{tree['name']}-{tree['scale']}"
-    lines = [f"### {tree['title']} (`dna reproduce {tree['alias']} --scale {tree['scale']}`)"]
-    if tree["proxy"]:
-        lines.append("**Proxy: MinAtar's games, not the paper's.**")
-    runs = tree["runs"]
+    """One experiment: what it is, what it is not, and what came of it."""
+    name = name_of(tree)
+    lines = [f"### {tree['title']}", f"```console\n{command(tree)}\n```"]
+    said = tree.get("caption") or ("proxy: MinAtar, not the paper's games" * tree["proxy"])
+    if said:
+        lines.append(f"**{said[0].upper()}{said[1:]}.**")
+    lines += [size(tree)] if size(tree) else []
+    # What the caption says once need not stand above every table again.
+    bold = re.compile(r"^\*\*.*\*\*$\n*", re.MULTILINE)
+    for file, text in tree["rows"].items():
+        lines += [f"*{Path(file).stem.replace('_', ' ')}*", bold.sub("", text)]
+    for picture in tree["figures"]:
+        title = f"{tree['title']}, {Path(picture).stem}"
+        lines.append(f"![{title}](img/{image(name, picture)})")
+    return "\n\n".join(line.strip() for line in lines)
+
+
+def size(tree: dict[str, Any]) -> str:
+    """Runs, seeds, hours and hardware, and what was planned and not made."""
+    runs, parts = tree["runs"], []
     if runs:
         longest = max(run["interactions"] for run in runs)
         hours = sum(run["seconds"] or 0.0 for run in runs) / 3600
-        words = f"{len(runs)} runs of up to {longest:,} interactions, {hours:.1f} hours of runs"
-        missing = (
-            f"; **{tree['missing']} planned runs were not made**" if tree["missing"] else ""
-        )
-        cut = f" ({tree['limits']})" if tree.get("limits") else ""
-        lines.append(f"{words}{cut}{missing}.")
-    lines += list(tree["rows"].values())
-    for picture in tree["figures"]:
-        own = "" if picture == "figure.png" else f"-{Path(picture).stem}"
-        lines.append(f"![{tree['title']}{own}](img/{name}{own}.png)")
-    return "\n\n".join(line.strip() for line in lines)
+        seeds = sorted({run["seed"] for run in runs if "seed" in run})
+        parts.append(f"{len(runs)} runs of up to {longest:,} interactions")
+        parts += [f"seeds {', '.join(map(str, seeds))}"] if seeds else []
+        parts.append(f"{hours:.1f} hours of runs")
+    if "toy_hours" in tree:
+        parts.append(f"{tree['toy_hours']:.1f} hours of training")
+    parts += [one for one in tree.get("hardware", []) if one]
+    missing = f"; **{tree['missing']} planned runs were not made**" if tree["missing"] else ""
+    return f"{'; '.join(parts)}{missing}." if parts else ""
+
+
+def not_run(trees: list[dict[str, Any]]) -> str:
+    """Experiments of which nothing is kept, or nothing of the paper's size."""
+    known = {tree["name"]: tree for tree in trees}
+    lines = []
+    for one in EXPERIMENTS:
+        tree = known.get(one.name)
+        if not one.studies and not one.extra:
+            continue
+        if tree is None:
+            lines.append(f"* {one.title} (`{one.alias}`): not run at any scale.")
+        elif tree["scale"] != "paper" or any(tree.get("cut", {}).values()):
+            lines.append(f"* {one.title} (`{one.alias}`): not run at the paper's size.")
+    return "### Not run\n\n" + "\n".join(lines)
 
 
 def claims(trees: list[dict[str, Any]]) -> str:
@@ -97,7 +177,8 @@ def document(text: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     trees = kept()
-    made = "\n\n".join([*(section(tree) for tree in trees), claims(trees)])
+    parts = [*(section(tree) for tree in trees), not_run(trees), claims(trees)]
+    made = "\n\n".join(parts)
     return f"{before}{BEGIN}\n\n{made.strip()}\n\n{END}{after}"
 
 

@@ -27,7 +27,7 @@ from dna.setup import How, build_environments, tune
 from dna.train import Run
 from dna.tweak import digest
 
-#: A mini-batch within this factor of B_simple is left alone: gain and cost even out around it.
+#: A mini-batch within this factor of B_simple's interval is left alone: gain and cost even out.
 NEAR = 4.0
 
 
@@ -135,21 +135,41 @@ def finding(phase: AnyPhase, reading: Reading, batch: int) -> Finding:
 
 
 def advice(phase: AnyPhase, reading: Reading, batch: int) -> str:
-    """What B_simple says about the phase's mini-batch."""
+    """What the interval of B_simple says about the phase's mini-batch; no more than that."""
     rows = batch * (phase.every if phase.reads == "replay" else 1)
     now, key = phase.sgd.minibatch, f"{phase.name}.sgd.minibatch"
-    if reading.b_simple is None:
-        return f"noise drowns the gradient: measure more rollouts, or let {key} be {rows}"
-    wanted = max(reading.b_simple, 2.0)
+    low, high = reading.interval
+    below = now < low / NEAR
+    if high is None:
+        more = _divisor_above(rows, low)
+        return _unbounded(reading, below, f", try {key}={more} or more" if more > now else "")
+    wanted = max(reading.b_simple or low, 2.0)
     best = nearest_divisor(rows, wanted)
-    if now < wanted / NEAR:
-        text = f"noisy steps: try {key}={best}" if best > now else "noisy steps"
-        if wanted > rows:
+    if below:
+        text = "below the interval, noisy steps"
+        text += f": try {key}={best}" if best > now else ""
+        if low > rows:
             text += f"; even all {rows:,} rows are fewer than B_simple: more agents, or less λ"
         return text
-    if now > wanted * NEAR and best < now:
-        return f"smaller mini-batches would cost nothing: try {key}={best}"
-    return f"{now} is about right"
+    if now > max(high, 2.0) * NEAR and best < now:
+        return f"above the interval, smaller mini-batches would cost little: try {key}={best}"
+    place = "within the interval" if low <= now <= high else f"within {NEAR:g} × of it"
+    return f"{now} is about right: {place}"
+
+
+def _unbounded(reading: Reading, below: bool, change: str) -> str:
+    """|𝒢|² cannot be told from zero: B_simple has a lower bound at most."""
+    why = "|𝒢|² ≤ 0" if reading.g2 <= 0 else "|𝒢|² may be zero"
+    if below:
+        return (
+            f"{why}, yet B_simple is at least {reading.interval[0]:,.0f}: noisy steps{change}"
+        )
+    return f"{why}: noise drowns the gradient and nothing is advised; measure more rollouts"
+
+
+def _divisor_above(rows: int, wanted: float) -> int:
+    """The smallest mini-batch that divides the rows and is no less than what is wanted."""
+    return next((n for n in range(2, rows + 1) if rows % n == 0 and n >= wanted), rows)
 
 
 def nearest_divisor(rows: int, wanted: float) -> int:

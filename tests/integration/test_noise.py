@@ -80,23 +80,35 @@ def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def reading(b_simple):
-    return Reading(1.0, b_simple, Spread(0.01, 0.01, 0.0), b_simple)
+def reading(b_simple, error=0.1):
+    """|𝒢|² = 1 with a standard error, 𝒮 nearly certain."""
+    return Reading(1.0, b_simple, Spread(error**2, 0.01, 0.0), b_simple)
 
 
 @pytest.mark.parametrize(
-    ("b_simple", "words"),
+    ("given", "words"),
     [
-        (1e6, "noisy steps: try policy.sgd.minibatch=64; even all 64 rows"),
-        (2.0, "smaller mini-batches would cost nothing: try policy.sgd.minibatch=2"),
-        (20.0, "16 is about right"),
+        (
+            reading(1e6),
+            "below the interval, noisy steps: try policy.sgd.minibatch=64; even all",
+        ),
+        (
+            reading(2.0),
+            "above the interval, smaller mini-batches would cost little: try policy",
+        ),
+        (reading(20.0), "16 is about right: within 4 × of it"),
+        (reading(20.0, 0.2), "16 is about right: within the interval"),
+        # B_simple alone would ask for 64 rows, but the interval, 37 to 280, comes within reach.
+        (reading(70.0, 0.45), "16 is about right: within 4 × of it"),
+        (reading(20.0, 0.6), "|𝒢|² may be zero: noise drowns the gradient and nothing is adv"),
+        (reading(140.0, 0.6), "|𝒢|² may be zero, yet B_simple is at least 64: noisy steps, t"),
+        (Reading(-1.0, 5.0, Spread(1.0, 1.0, 0.0), 0.0), "|𝒢|² ≤ 0: noise drowns the gradient"),
+        (Reading(-1.0, 1e4, Spread(1.0, 1.0, 0.0), 0.0), "|𝒢|² ≤ 0, yet B_simple is at least"),
     ],
 )
-def test_advice_follows_from_b_simple(b_simple, words):
+def test_advice_is_what_the_interval_supports(given, words):
     policy = tiny("dna").phases[0]
-    assert advice(policy, reading(b_simple), 64).startswith(words)
-    drowned = Reading(-1.0, 5.0, Spread(1.0, 1.0, 0.0), 0.0)
-    assert "noise drowns the gradient" in advice(policy, drowned, 64)
+    assert advice(policy, given, 64).startswith(words)
 
 
 def test_a_minibatch_that_is_advised_divides_the_batch():

@@ -12,6 +12,11 @@ from html.parser import HTMLParser
 import pytest
 
 from dna.cli import main
+from dna.experiments import ALSO, EXPERIMENTS, experiment
+from dna.experiments.output import folder_of, write_all
+from dna.experiments.plan import Limits
+from dna.experiments.results import Results
+from made_up import made
 
 VOID = {"meta", "link", "br", "img"}
 
@@ -125,6 +130,40 @@ def test_what_cannot_be_reported_is_one_line(trained, tmp_path, capsys, words, c
     assert said in captured.err
     assert len(captured.err.splitlines()) == 1
     assert not (damaged / "report.html").exists()
+
+
+NAMES = [word for one in EXPERIMENTS for word in (one.name, one.alias)] + list(ALSO)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_is_reported_by_any_of_its_names(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", name]) == 2
+    error = capsys.readouterr().err
+    assert "`dna reproduce " in error
+    assert len(error.splitlines()) == 1
+    one = experiment(name)
+    folder = tmp_path / "reproductions" / f"{one.name}-small"
+    write_all(Results(one, "small", ()), folder, {})
+    assert main(["report", name, "--out", "page.html"]) == 0
+    assert one.title in (tmp_path / "page.html").read_text().replace("&#x27;", "'")
+
+
+def test_the_newest_of_an_experiments_folders_is_taken(tmp_path, capsys):
+    one = experiment("toy")
+    for scale, limits in (("small", Limits()), ("smoke", Limits()), ("small", Limits(2))):
+        folder = folder_of(one, scale, tmp_path, limits)
+        write_all(Results(one, scale, (), limits=limits), folder, {})
+    assert main(["report", "toy", "--reproductions", str(tmp_path)]) == 0
+    assert "fig01-small-2seeds/report.html" in capsys.readouterr().out
+
+
+def test_a_page_says_what_was_shortened_and_what_lacks(tmp_path):
+    write_all(made("mujoco", "small", lambda run: run.arm != "PPO"), tmp_path / "e", {})
+    assert main(["report", str(tmp_path / "e")]) == 0
+    page = (tmp_path / "e" / "report.html").read_text()
+    assert "shortened: 3 of 30 seeds" in page
+    assert "not finished: mujoco: PPO (24 of 24 runs)" in page
 
 
 class Watching:

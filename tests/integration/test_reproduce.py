@@ -5,8 +5,11 @@ import json
 import pytest
 
 from dna.cli import main
-from dna.experiments import EXPERIMENTS, experiment
+from dna.errors import NonFinite
+from dna.experiments import EXPERIMENTS, execute, experiment
+from dna.experiments.cost import hours, rate, remembered
 from dna.experiments.plan import planned
+from dna.experiments.toy_cost import toy_cost
 from dna.folder import RunFolder
 
 
@@ -59,15 +62,123 @@ def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
     assert any(row["note"].startswith("proxy") for row in tree["verdicts"])
 
 
+def test_a_failed_run_is_named_and_the_others_are_summarized(tmp_path, capsys, monkeypatch):
+    train = execute.train
+
+    def failing(config, seed, folder, **options):
+        if folder.name == broken.digest:
+            raise NonFinite("the policy's loss is not finite")
+        return train(config, seed, folder, **options)
+
+    broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
+    monkeypatch.setattr(execute, "train", failing)
+    arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
+    assert main(arguments) == NonFinite.exit_code
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "1 of 3 runs failed; PPG in MinAtar/Breakout-v1, seed 0: the policy's loss" in error
+    tree = json.loads((tmp_path / "out" / "fig06-smoke" / "experiment.json").read_text())
+    assert {run["arm"] for run in tree["runs"]} == {"DNA", "PPO (2x)"}
+    assert tree["missing"] == 1
+    assert tree["failed"][0].startswith("PPG in MinAtar/Breakout-v1, seed 0")
+    assert {row["id"] for row in tree["verdicts"]} == set(experiment("main").checks)
+    monkeypatch.undo()
+    assert main(arguments) == 0
+    tree = json.loads((tmp_path / "out" / "fig06-smoke" / "experiment.json").read_text())
+    assert "failed" not in tree
+
+
+def test_a_failed_process_does_not_end_the_others(tmp_path, monkeypatch):
+    """Every group is brought to its end, whatever became of the one before."""
+    groups = []
+
+    def ended(tasks, place, told):
+        groups.append(len(tasks))
+        for task in tasks:
+            task.state = "done"
+        tasks[0].state, tasks[0].code, tasks[0].words = "failed", 5, "the game is broken"
+
+    monkeypatch.setattr(execute, "run_all", ended)
+    monkeypatch.setattr(execute, "wide", lambda config: config.interactions > 600_000)
+    runs = [*planned(experiment("main"), "small"), *planned(experiment("noise"), "small")]
+    failed = execute.execute(runs, tmp_path, "small")
+    assert len(groups) == 2
+    assert [one.code for one in failed] == [5, 5]
+    assert all(str(one).endswith("the game is broken") for one in failed)
+
+
 @pytest.mark.parametrize("one", EXPERIMENTS, ids=lambda one: one.alias)
 def test_a_plan_at_the_papers_size_is_printed(one, root, capsys):
     arguments = ["reproduce", one.alias, "--scale", "paper", "--plan", *words(root)]
     assert main(arguments) == 0
     text = " ".join(capsys.readouterr().out.split())
     count = len({run.digest for run in planned(one, "paper")})
-    assert f"{count} runs, 0 of them finished" in text
     if one.studies:
+        assert f"{count} runs, 0 of them finished" in text
         assert "hours one after" in text or "days one after" in text
+    elif one.extra:
+        assert "7,600 models in 76 cells, 0 of them finished; about" in text
+    else:
+        assert "0 runs: nothing is trained" in text
+
+
+def test_a_plan_of_the_toy_problem_is_models_seeds_and_noise(tmp_path, capsys):
+    arguments = ["reproduce", "toy", "--scale", "smoke", "--plan", *words(tmp_path)]
+    assert main(arguments) == 0
+    said = capsys.readouterr()
+    assert "joint, dual × 2 σ₁ and shallow-joint, shallow-dual × 2 σ₁, 2 seeds" in said.out
+    assert "16 models in 8 cells, 0 of them finished; about" in said.out
+    assert "measuring the toy problem, joint" in said.err
+    assert main([*arguments, "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)["toy"]
+    assert bill["hours"] > 0
+    assert main([word for word in arguments if word != "--plan"]) == 0
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert "8 of them finished\n" in capsys.readouterr().out
+
+
+def test_the_hours_of_the_toy_problem_are_those_of_what_is_left(tmp_path):
+    (tmp_path / "joint-0.1.json").write_text("{}")
+    bill = toy_cost("small", tmp_path, measure=lambda cell, settings: 3600.0)
+    assert (bill.cells, bill.finished, bill.hours) == (18, 1, 17.0)
+
+
+def test_a_plan_says_what_it_measures(root, monkeypatch):
+    said, seen = [], []
+    monkeypatch.setattr("dna.experiments.cost.rate", lambda run: seen.append(run) or 100.0)
+    speed = remembered(root / "speeds", said.append)
+    runs = planned(experiment("time"), "paper")
+    assert hours(runs, speed) > 0
+    assert len(said) == len(seen) == 3  # dna, ppo, ppg: one of each kind
+    assert said[0] == "measuring the speed of dna on ALE/BattleZone-v5"
+
+
+def test_a_long_first_iteration_is_not_repeated(monkeypatch):
+    run = planned(experiment("mujoco"), "smoke")[0]
+    spent, clock = [], iter([10.0, 10.0])
+    monkeypatch.setattr(
+        "dna.experiments.cost._timed", lambda work: spent.append(next(clock)) or spent[-1]
+    )
+    assert rate(run) > 0
+    assert spent == [10.0]
+
+
+def test_what_is_finished_is_drawn_when_a_run_fails(tmp_path, monkeypatch, capsys):
+    true = execute.train
+
+    def fails(config, *args, **kwargs):
+        if config.algorithm == "ppg":
+            raise NonFinite("the environment broke")
+        return true(config, *args, **kwargs)
+
+    monkeypatch.setattr(execute, "train", fails)
+    assert main(["reproduce", "main", "--scale", "smoke", *words(tmp_path)]) == 4
+    assert "the environment broke" in capsys.readouterr().err.splitlines()[-1]
+    folder = tmp_path / "out" / "fig06-smoke"
+    tree = json.loads((folder / "experiment.json").read_text())
+    assert tree["unfinished"] == "not finished: PPG (1 of 1 runs)"
+    assert (folder / "figure.png").is_file()
+    assert "PPG (1 of 1 runs)" in (folder / "main.md").read_text()
 
 
 def test_a_plan_says_what_is_shared(root, capsys):

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dna.experiments.output import write_all
+from dna.experiments.plan import Limits
+from dna.figures.layouts import draw
+from made_up import made
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -60,3 +65,43 @@ def test_an_experiment_is_kept_without_the_paths_of_a_machine(maker, tmp_path, m
     assert "2.0 hours" in text
     assert (tmp_path / "img/fig06-small.png").exists()
     assert (tmp_path / "img/fig06-small-games-main.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("main", "Proxy: MinAtar, not the paper's games"), ("mujoco", "Shortened: 2 of 30 seeds")],
+)
+def test_a_section_says_how_it_was_made_and_what_it_is_not(
+    name, said, maker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(maker, "KEPT", tmp_path / "results")
+    monkeypatch.setattr(maker, "IMAGES", tmp_path / "img")
+    results = made(name, "small", lambda run: run.arm != "PPG", Limits(seeds=2))
+    folder = tmp_path / "whatever"
+    write_all(results, folder, draw(results))
+    machine = tmp_path / "machine"
+    machine.mkdir()
+    about = {"cpu": "Some CPU", "cores": 2, "device": "cpu", "python": "3.11"}
+    (machine / "machine.json").write_text(json.dumps(about | {"versions": {"torch": "2"}}))
+    tree = json.loads((folder / "experiment.json").read_text())
+    for run in tree["runs"]:
+        run["folder"] = str(machine)
+    (folder / "experiment.json").write_text(json.dumps(tree))
+    maker.take(folder)
+    (tree,) = maker.kept()
+    text = maker.section(tree)
+    for words in (
+        f"dna reproduce {name} --scale small --seeds 2",
+        said,
+        "seeds 0, 1",
+        "Some CPU, 2 cores, cpu; torch 2, Python 3.11",
+    ):
+        assert words in text
+    assert text.count(said) == 1
+    if name == "main":
+        assert "not finished: PPG (10 of 10 runs)" in text
+    for link in re.findall(r"\(img/([^)]*)\)", text):
+        assert (tmp_path / "img" / link).stat().st_size < 100_000
+    lacking = maker.not_run([tree])
+    assert f"(`{name}`): not run at the paper's size." in lacking
+    assert "(`procgen`): not run at any scale." in lacking

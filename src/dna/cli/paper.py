@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dna.cli import places
+from dna.cli.plan import show_plan
 from dna.errors import BadInput
 
 if TYPE_CHECKING:
@@ -69,54 +70,13 @@ def reproduce(
 
     chosen, limits = experiment(name), Limits(seeds, interactions)
     if plan:
-        return _plan(chosen, scale, limits, where, as_json)
+        return show_plan(chosen, scale, limits, where, as_json)
     from dna.reproduce import reproduce as run
 
     where_to = places.the_place(jobs, ray, cpus_per_run, gpus_per_run)
     with where_to as place, _watching(chosen) as watcher:
         tree = run(chosen, scale, where, limits, place, watcher)
     _tell(tree, out / f"{chosen.name}-{scale}", as_json)
-
-
-def _plan(
-    chosen: "Experiment", scale: "Scale", limits: Any, where: "Where", as_json: bool
-) -> None:
-    from dna.experiments import EXPERIMENTS
-    from dna.experiments.cost import cost, remembered
-    from dna.experiments.plan import planned
-
-    mine = planned(chosen, scale, limits)
-    others = [(o, planned(o, scale, limits)) for o in EXPERIMENTS if o.name != chosen.name]
-    console = Console(stderr=True)
-    with console.status("measuring the speed of one run of every kind"):
-        bill = cost(mine, where.runs, others, remembered(where.runs))
-    if as_json:
-        return typer.echo(json.dumps(vars(bill)))
-    table = Table(box=None, header_style="bold")
-    for head in ("study", "arm", "environments", "seeds", "interactions each"):
-        table.add_column(
-            head, justify="right" if head[0] in "is" and head != "study" else "left"
-        )
-    for study, arm in dict.fromkeys((run.study, run.arm) for run in mine):
-        of_arm = [run for run in mine if (run.study, run.arm) == (study, arm)]
-        envs, seed_count = {run.env for run in of_arm}, {run.seed for run in of_arm}
-        length = f"{of_arm[0].config.interactions:,}"
-        table.add_row(study, arm, str(len(envs)), str(len(seed_count)), length)
-    Console().print(table)
-    hours = "" if bill.hours is None else f", about {_time(bill.hours)} one after the other"
-    typer.echo(
-        f"{bill.runs} runs, {bill.finished} of them finished; {bill.interactions / 1e6:,.1f} "
-        f"million interactions left{hours}, up to {bill.gigabytes:.1f} GB of checkpoints"
-    )
-    if bill.shared:
-        words = ", ".join(f"{count} with {other}" for other, count in bill.shared.items())
-        typer.echo(f"shared runs: {words}")
-
-
-def _time(hours: float) -> str:
-    if hours < 1:
-        return f"{60 * hours:.0f} minutes"
-    return f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"
 
 
 def _claims(scale: "Scale", where: "Where", as_json: bool) -> None:
@@ -136,10 +96,8 @@ def _tell(tree: dict[str, Any], folder: Path, as_json: bool) -> None:
     if as_json:
         return typer.echo(json.dumps(tree))
     console = Console()
-    if tree["proxy"]:
-        console.print(Text("A proxy: other games than the paper's.", style="yellow"))
-    if tree["missing"]:
-        console.print(f"{tree['missing']} runs are not finished", highlight=False)
+    if tree["caption"]:
+        console.print(Text(tree["caption"], style="yellow"), highlight=False)
     _verdicts(tree["verdicts"])
     for name in (*tree["figures"], *tree["tables"]):
         console.print(f"{folder / name}", highlight=False, soft_wrap=True)

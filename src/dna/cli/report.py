@@ -1,5 +1,6 @@
 """`dna report` and `dna watch`: a run as a page, once or live."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -7,16 +8,21 @@ import typer
 
 from dna.errors import BadInput
 
+Reproductions = Annotated[Path, typer.Option(help="Where `dna reproduce` wrote, for names")]
+
 
 def report(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, or an experiment's folder"),
+        typer.Argument(
+            metavar="RUN...", help="Folders of runs, an experiment's folder, or its name"
+        ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(help="The page [RUN/report.html; of several runs, report.html]"),
     ] = None,
+    reproductions: Reproductions = Path("reproductions"),
 ) -> None:
     """Write one HTML page on runs or an experiment; it needs no network and no account.
 
@@ -29,8 +35,12 @@ def report(
 
       dna report runs/a runs/b runs/c --out report.html
 
+      dna report toy --out toy.html
+
       dna report reproductions/fig04-small --out fig04.html
     """
+    if len(paths) == 1:
+        paths = [_experiment(paths[0], reproductions)]
     target = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     if target.suffix not in (".html", ".htm"):
         raise BadInput(f"--out {target}: must end in .html")
@@ -40,6 +50,27 @@ def report(
     data = page_of(paths).encode()
     write(target, data)
     typer.echo(f"{target}: {len(data) / 1e3:,.0f} kB")
+
+
+def _experiment(given: Path, root: Path) -> Path:
+    """The newest folder of an experiment that is given by name or alias; else as given."""
+    if os.path.exists(given) or len(given.parts) != 1:  # of any name, without an error
+        return given
+    from dna.experiments import experiment
+
+    try:
+        chosen = experiment(str(given))
+    except BadInput as error:
+        raise BadInput(f"{given}: no such folder; and {error}") from None
+    found = [
+        path for path in root.glob(f"{chosen.name}-*") if (path / "experiment.json").is_file()
+    ]
+    if not found:
+        raise BadInput(
+            f"{given}: nothing of {chosen.name} in {root}; first `dna reproduce {given}`, "
+            "or --reproductions FOLDER"
+        )
+    return max(found, key=lambda path: (path / "experiment.json").stat().st_mtime_ns)
 
 
 def watch(

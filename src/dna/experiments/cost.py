@@ -16,8 +16,10 @@ from dna.storage import read_json, write_json
 from dna.train import Run
 from dna.tweak import tweak
 
-#: Interactions of a quick measurement.
-ROWS = 1024
+#: Interactions of a quick measurement, fewer of images, whose rows cost a thousand times more.
+ROWS, IMAGES = 1024, 512
+#: A first iteration that takes longer is the measurement: a second one would tell no more.
+PATIENCE = 5.0
 #: Where measured speeds are kept, beside the runs; forgotten after a day.
 SPEEDS, FRESH = "speeds.json", 24 * 3600
 #: Bytes of a checkpoint beyond three float32 per weight; checkpoints that a run keeps.
@@ -74,8 +76,10 @@ def hours(runs: Sequence[Planned], measure: Callable[[Planned], float]) -> float
     return total / 3600
 
 
-def remembered(root: Path) -> Callable[[Planned], float]:
-    """`rate`, measured once a day for every kind of run."""
+def remembered(
+    root: Path, told: Callable[[str], None] = lambda text: None
+) -> Callable[[Planned], float]:
+    """`rate`, measured once a day for every kind of run; `told` before each measurement."""
     path = root / SPEEDS
 
     def speed(run: Planned) -> float:
@@ -83,6 +87,7 @@ def remembered(root: Path) -> Callable[[Planned], float]:
         kind = f"{family(run.env)} {run.config.algorithm}"
         seen = known.get(kind, {})
         if time.time() - seen.get("when", 0) > FRESH:
+            told(f"measuring the speed of {run.config.algorithm} on {run.env}")
             seen = {"rate": rate(run), "when": time.time()}
             write_json(path, known | {kind: seen})
         return float(seen["rate"])
@@ -91,9 +96,10 @@ def remembered(root: Path) -> Callable[[Planned], float]:
 
 
 def rate(run: Planned) -> float:
-    """Interactions per second of two short iterations, the first of which warms up."""
+    """Interactions per second of a short iteration; a first one warms up, unless it is long."""
     config = run.config
-    horizon = max(1, min(config.horizon, ROWS // config.agents))
+    images = config.env.atari is not None or config.env.procgen is not None
+    horizon = max(1, min(config.horizon, (IMAGES if images else ROWS) // config.agents))
     changes: dict[str, object] = {"horizon": horizon, "warm_up": None}
     batch = horizon * config.agents
     for phase in config.phases:
@@ -107,13 +113,20 @@ def rate(run: Planned) -> float:
     try:
         with tempfile.TemporaryDirectory() as folder:
             work = Run(short, 0, RunFolder(Path(folder)), env, how)
-            work.iterate()
-            start = time.perf_counter()
-            work.iteration += 1
-            work.iterate()
-            return batch / (time.perf_counter() - start)
+            spent = _timed(work)
+            if spent < PATIENCE:
+                work.iteration += 1
+                spent = _timed(work)
+            return batch / spent
     finally:
         env.close()
+
+
+def _timed(work: Run) -> float:
+    """Seconds of an iteration."""
+    start = time.perf_counter()
+    work.iterate()
+    return time.perf_counter() - start
 
 
 def _fitting(batch: int, wanted: int) -> int:

@@ -1,22 +1,16 @@
 """What an experiment leaves behind: figures, tables, verdicts and one JSON that names them."""
 
-import csv
-import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dna.experiments.compare import interval, iqm, standard_error
+from dna.experiments.caption import caption
+from dna.experiments.finished import unfinished
 from dna.experiments.plan import Experiment, Limits, Scale, is_proxy
-from dna.experiments.results import Results, normalized_scores
+from dna.experiments.results import Results
+from dna.experiments.tables import as_csv, head, markdown, tables
 from dna.experiments.verdicts import COMPUTED, Finding
-from dna.experiments.worlds import axis
 from dna.scores import paper_table
 from dna.storage import read_json, write, write_json
-
-Row = dict[str, str]
 
 
 def folder_of(
@@ -43,72 +37,6 @@ def verdicts(results: Results) -> dict[str, Finding]:
     return found
 
 
-def tables(results: Results) -> dict[str, list[Row]]:
-    """Study → one row per arm: score, its error, interquartile mean, every environment."""
-    found = {study.name: _rows(results, study.name) for study in results.experiment.studies}
-    if "toy" in results.extra:
-        rows = results.extra["toy"]["table"]
-        found["toy"] = [{k: _plain(v) for k, v in row.items()} for row in rows]
-    return found
-
-
-def _plain(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _rows(results: Results, study: str) -> list[Row]:
-    rows, printed = [], _printed(results.experiment)
-    for arm in results.study(study).arms:
-        scores = normalized_scores(results, study, arm.name)
-        raw, total = results.table(study, arm.name), results.total(study, arm.name)
-        row = {"arm": arm.name, "seeds": str(min(map(len, raw.values()), default=0))}
-        row["score"] = "" if total is None else f"{total:.1f}"
-        middle = iqm(np.array([x for one in scores.values() for x in one])) if scores else None
-        span = interval(iqm, scores) if scores else None
-        row["IQM"] = "" if middle is None else f"{middle:.1f}"
-        row["IQM 95 %"] = "" if span is None else f"{span[0]:.1f} – {span[1]:.1f}"
-        row["paper"] = printed.get(arm.name, "")
-        row |= {env: _mean_and_error(found) for env, found in raw.items()}
-        rows.append(row)
-    return rows
-
-
-def _mean_and_error(found: Sequence[float]) -> str:
-    error = standard_error(found)
-    mean = float(np.mean(found))
-    return f"{mean:.2f}" if error is None else f"{mean:.2f} ± {error:.2f}"
-
-
-def _printed(experiment: Experiment) -> dict[str, str]:
-    """Arm → the paper's number, where it prints one."""
-    if experiment.name == "tab04":
-        rows = {row["run"]: row["atari5_score"] for row in paper_table("ablation")}
-        return rows | {
-            "DNA": rows["DNA (ref)"],
-            "DNA (λ=0.95)": rows["DNA (lambda_V=lambda_pi=0.95)"],
-        }
-    if experiment.name == "fig06":
-        return {"DNA": "252"}
-    return {}
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """A pipe table; columns that are empty throughout are left out."""
-    columns = [c for c in (rows[0] if rows else {}) if any(row.get(c) for row in rows)]
-    lines = ["| " + " | ".join(columns) + " |", "|---" + "|--:" * (len(columns) - 1) + "|"]
-    lines += ["| " + " | ".join(row.get(c, "") for c in columns) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """The same for programs."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
 def write_all(results: Results, folder: Path, figures: dict[str, bytes]) -> dict[str, Any]:
     """Everything of a finished (or half finished) experiment."""
     experiment, scale, named = results.experiment, results.scale, []
@@ -116,7 +44,9 @@ def write_all(results: Results, folder: Path, figures: dict[str, bytes]) -> dict
         write(folder / name, picture)
     for study, rows in tables(results).items():
         file = f"{study.replace(' ', '_')}.md"
-        write(folder / file, (_head(results, study) + markdown(rows)).encode())
+        # Markdown names the unit once, above the table.
+        text = head(results, study) + markdown(rows, without=("unit",))
+        write(folder / file, text.encode())
         write(folder / file.replace(".md", ".csv"), as_csv(rows).encode())
         named.append(file)
     tree = {
@@ -126,6 +56,9 @@ def write_all(results: Results, folder: Path, figures: dict[str, bytes]) -> dict
         "scale": scale,
         "proxy": is_proxy(experiment, scale),
         "limits": results.limits.words,
+        "cut": {"seeds": results.limits.seeds, "interactions": results.limits.interactions},
+        "caption": caption(results),
+        "unfinished": unfinished(results),
         "covers": list(experiment.covers),
         "missing": results.missing,
         "runs": [_run(one) for one in results.outcomes],
@@ -136,13 +69,6 @@ def write_all(results: Results, folder: Path, figures: dict[str, bytes]) -> dict
     }
     write_json(folder / "experiment.json", tree)
     return tree
-
-
-def _head(results: Results, study: str) -> str:
-    known = [one.name for one in results.experiment.studies]
-    if study not in known:
-        return ""
-    return f"Score: {axis(results.study(study).world, results.scale)}\n\n"
 
 
 def _run(outcome: Any) -> dict[str, Any]:

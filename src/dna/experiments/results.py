@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dna.experiments.plan import Experiment, Limits, Planned, Scale, Study
+from dna.experiments.plan import Experiment, Limits, Planned, Scale, Study, seeds_of
 from dna.experiments.worlds import relative
 from dna.folder import RunFolder
 from dna.scores import final_average, without_gaps
@@ -98,6 +98,31 @@ class Results:
             return None
         means = {env: float(np.mean(found)) for env, found in self.table(study, arm).items()}
         return self.study(study).world.score(means)
+
+    @property
+    def shortened(self) -> str:
+        """What the paper had more of, of all studies on its own games; empty at its size."""
+        found = (self.shortened_in(study.name) for study in self.experiment.studies)
+        return "; ".join(dict.fromkeys(words for words in found if words))
+
+    def shortened_in(self, study: str) -> str:
+        """`shortened: 300,000 of 50,000,000 interactions`; a proxy is called that instead."""
+        one = self.study(study)
+        if one.world.proxy and self.scale != "paper":
+            return ""
+        sizes = (
+            (
+                self.limits.interactions or one.world.interactions[self.scale],
+                one.world.interactions["paper"],
+                "interactions",
+            ),
+            (len(one.world.envs[self.scale]), len(one.world.envs["paper"]), "environments"),
+            (self.limits.seeds or seeds_of(one, self.scale), one.seeds, "seeds"),
+        )
+        parts = [
+            f"{ours:,} of {theirs:,} {what}" for ours, theirs, what in sizes if ours < theirs
+        ]
+        return "shortened: " + ", ".join(parts) if parts else ""
 
     def curves(self, study: str, arm: str, env: str) -> tuple[Array, Array]:
         """(grid of interactions, scores [seeds, grid]) of an arm in an environment."""

@@ -1,9 +1,8 @@
 """Figure 1: the errors of both tasks of the toy problem against the noise of the first."""
 
-import io
 from typing import Any, Literal
 
-from dna.errors import MissingExtra
+from dna.figures.panels import blank, png, titled
 from dna.plots import COLORS
 from dna.toy import mean_and_error
 from dna.toy_data import Model, ToyResult
@@ -14,14 +13,14 @@ PANELS: tuple[tuple[Literal["l_t1", "l_t2"], str], ...] = (
 )
 
 
-def draw_toy(result: ToyResult) -> bytes:
-    """L_T1 and L_T2 of the joint and the dual model, mean and standard error over seeds."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator
-    except ImportError:
-        raise MissingExtra("plotting", "media") from None
-    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+def draw_toy(result: ToyResult, said: str = "") -> bytes:
+    """L_T1 and L_T2 of the joint and the dual model, mean and standard error over seeds.
+
+    `said`: what must be known of the size of the experiment.
+    """
+    figure = blank((9.0, 3.4))
+    from matplotlib.ticker import LogLocator
+
     for axes, (task, label) in zip(figure.subplots(1, 2), PANELS, strict=True):
         _line(axes, result, "joint", task)
         _line(axes, result, "dual", task)
@@ -35,9 +34,7 @@ def draw_toy(result: ToyResult) -> bytes:
         axes.set_ylabel(label)
         axes.grid(alpha=0.25)
         axes.legend(frameon=False, title=f"{result.settings.seeds} seeds")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    return png(titled(figure, "Figure 1: two tasks learned by one network or by two", said))
 
 
 def _line(axes: Any, result: ToyResult, model: Model, task: Literal["l_t1", "l_t2"]) -> None:

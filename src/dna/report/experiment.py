@@ -52,6 +52,7 @@ class About(BaseModel):
     alias: str = ""
     scale: str = ""
     proxy: bool = False
+    caption: str = ""  # a proxy, shortened runs, arms that lack
     missing: int = 0
     covers: list[str] = []
     runs: list[Planned] = []

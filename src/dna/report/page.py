@@ -171,6 +171,8 @@ def _experiment_head(found: Experiment) -> Html:
     if about.proxy:
         words = "proxy: not the paper's games"
         chips.append(el("span", words, class_="chip proxy"))
+    elif "shortened" in about.caption:
+        chips.append(el("span", "shortened", class_="chip proxy"))
     words = f"{about.name} {about.alias}".strip()
     covers = f", covers {', '.join(about.covers)}" if about.covers else ""
     gone = len({one.folder for one in about.runs}) - len(found.runs)
@@ -178,7 +180,8 @@ def _experiment_head(found: Experiment) -> Html:
     missing = f", {about.missing} not finished" if about.missing else ""
     note = f"Experiment {words}{covers}; {_plural(len(about.runs), 'run')}{missing}{lost}."
     heading = el("div", el("h1", about.title), *chips, class_="title")
-    return el("header", heading, el("p", note, class_="lead"), id="head")
+    said = el("p", el("strong", about.caption)) if about.caption else ""
+    return el("header", heading, said, el("p", note, class_="lead"), id="head")
 
 
 def document(title: str, parts: list[Part], *, live: bool = False) -> str:

@@ -1,0 +1,183 @@
+"""Tables that are not one row per arm: noise (section 3.2), times (table 5), MuJoCo's tasks,
+λ and noise (figure 5), and the 57 games (tables 8 to 10), each beside the paper's numbers.
+"""
+
+import statistics
+
+import numpy as np
+
+from dna.experiments import finished
+from dna.experiments.compare import combined, interval, iqm, percent, same, sampled_rows
+from dna.experiments.fig02_noise_scale import PHASES
+from dna.experiments.measures import time_of
+from dna.experiments.noise_levels import ARM, STUDY, level
+from dna.experiments.plan import Study
+from dna.experiments.published import (
+    MUJOCO_BETTER,
+    NOISE,
+    NOISE_RATIO,
+    RAINBOW,
+    column,
+    games,
+    hours,
+    own_games,
+    published,
+)
+from dna.experiments.results import Results
+from dna.experiments.rows import Row, length_of, mean_and_error, number
+from dna.experiments.tab05_training_time import ROWS
+from dna.scores import atari_game
+
+
+def tables(results: Results) -> dict[str, list[Row]]:
+    """What stands beside the tables of the studies."""
+    found: dict[str, list[Row]] = {}
+    names = [study.name for study in results.experiment.studies]
+    if STUDY in names:
+        found["sigma"] = sigmas(results, results.study(STUDY))
+    if "lambda_noise" in results.extra:
+        found["lambda_noise"] = lambdas(results)
+    if results.experiment.name == "fig16":
+        found["summary"] = medians(results)
+        for mode in ("hard", "easy"):
+            if rows := full(results, mode):
+                found[f"{mode}_games"] = rows
+    return found
+
+
+def sigmas(results: Results, study: Study) -> list[Row]:
+    """σ of each phase at the start and the end of training, game by game, and their mean."""
+    theirs = column(study, results.scale, length_of(results, study))
+    rows, ends = [], {}
+    for phase in PHASES:
+        last: list[float | None] = []
+        for one in results.of(study.name, ARM):
+            first, end = level(one, phase, start=True), level(one, phase)
+            last.append(end.value if end else None)
+            row = {"phase": phase, "game": one.run.env}
+            row["σ at the start"] = number(first.value if first else None)
+            row["σ at the end"] = number(last[-1]) or "not told from noise"
+            span = end.span if end else None
+            rows.append(row | {"95 %": f"{span[0]:.1f} – {span[1]:.1f}" if span else ""})
+        known = [sigma for sigma in last if sigma is not None]
+        # A mean without the games in which |𝒢|² ≤ 0 would leave out the noisiest.
+        ends[phase] = statistics.fmean(known) if known and len(known) == len(last) else None
+        printed = f"{NOISE[phase]:g}" if phase in NOISE else ""
+        row = {"phase": phase, "game": "mean", "σ at the start": ""}
+        rows.append(row | {"σ at the end": number(ends[phase]), theirs: printed})
+    policy, value = ends["policy"], ends["value"]
+    ratio = policy / value if policy is not None and value else None
+    row = {"phase": "policy / value", "game": "mean", "σ at the end": number(ratio)}
+    return [*rows, row | {theirs: f"{NOISE_RATIO:g}"}]
+
+
+def lambdas(results: Results) -> list[Row]:
+    """σ_π against λ_π and σ_V against λ_V: mean and deviation over games."""
+    rows = []
+    for phase, by_lambda in results.extra["lambda_noise"].items():
+        for value, found in by_lambda.items():
+            known = [one["sigma"] for one in found.values() if one["sigma"] is not None]
+            row = {"phase": phase, "λ": str(value), "games": f"{len(known)} of {len(found)}"}
+            row["σ, mean"] = number(statistics.fmean(known) if known else None)
+            row["deviation"] = number(statistics.stdev(known) if len(known) > 1 else None)
+            rows.append(row)
+    return rows
+
+
+def times(results: Results) -> dict[str, float]:
+    """Arm → seconds of training per million interactions."""
+    found = {arm: time_of(results, "time", arm) for arm in ROWS}
+    return {arm: one.value for arm, one in found.items() if one is not None}
+
+
+def times_table(results: Results, study: Study) -> list[Row]:
+    """Time of training: ours on this machine, and GPU hours of table 5; ratios compare."""
+    found, printed, rows = times(results), hours(), []
+    length = study.world.interactions["paper"]
+    names = {theirs: arm for arm, theirs in ROWS.items()}
+    for theirs, spent in printed.items():
+        arm = names.get(theirs)
+        ours, dna = found.get(arm or ""), found.get("DNA")
+        row = {
+            "arm": arm or f"paper: {theirs}",
+            "seconds per million interactions, here": number(ours),
+            f"hours per {length / 1e6:g} M, here": number(ours and ours * length / 3.6e9),
+            "× DNA, here": number(ours / dna if ours and dna else None, 2),
+            "paper: GPU hours per Atari game": f"{spent:g}",
+            "paper: × DNA": f"{spent / printed['DNA']:.2f}",
+        }
+        rows.append(row)
+    return rows
+
+
+def tasks(results: Results, study: Study) -> list[Row]:
+    """A row for each task: returns of different tasks have no common scale, hence no total."""
+    rows = []
+    for env in study.world.envs[results.scale]:
+        row = {"task": env, "unit": "return"}
+        for arm in study.arms:
+            seen = finished.table(results, study.name, arm.name).get(env, [])
+            span = interval(iqm, {env: seen}) if seen else None
+            row |= {f"{arm.name} seeds": str(len(seen)), arm.name: mean_and_error(seen)}
+            row[f"{arm.name} IQM"] = number(iqm(np.array(seen)) if seen else None)
+            words = f"{span[0]:,.1f} – {span[1]:,.1f}" if span else ""
+            row[f"{arm.name} IQM 95 %"] = words
+        rows.append(row | _first_two(results, study, env))
+    return rows
+
+
+def _first_two(results: Results, study: Study, env: str) -> Row:
+    """The first arm against the second, and what the paper says of them on this task."""
+    ours, theirs = (finished.table(results, study.name, arm.name) for arm in study.arms[:2])
+    words = ""
+    if env in ours and env in theirs:
+        pair = (
+            sampled_rows(np.array(found[env]), same, f"{env}/{arm.name}")
+            for found, arm in zip((ours, theirs), study.arms, strict=False)
+        )
+        gap = combined(percent, *pair)
+        span = gap.span
+        words = f"{gap.value:+.1f}" + (f" [{span[0]:+.1f}, {span[1]:+.1f}]" if span else "")
+    names = " against ".join(arm.name for arm in study.arms[:2])
+    said = "better" if env.partition("-v")[0] in MUJOCO_BETTER else "similar"
+    return {f"{names}, % [95 %]": words, "paper: DNA is": said}
+
+
+def medians(results: Results) -> list[Row]:
+    """Table 8: the median over 57 games, easy and hard."""
+    rows: dict[str, Row] = {}
+    for mode in ("easy", "hard"):
+        study, printed = results.study(mode), published(results.experiment, mode)
+        view, theirs = finished.complete(results, mode), column(study, results.scale, 10**12)
+        for arm in study.arms:
+            row = rows.setdefault(arm.name, {"algorithm": arm.name})
+            done = arm.name in finished.arms(results, mode)
+            row[mode] = number(view.total(mode, arm.name) if done else None)
+            row[f"{mode}, {theirs}"] = f"{printed.totals[arm.name]:g}"
+        for other, total in printed.others.items():
+            row = rows.setdefault(other, {"algorithm": f"paper: {other}"})
+            row[f"{mode}, {theirs}"] = f"{total:g}"
+    return list(rows.values())
+
+
+def full(results: Results, mode: str) -> list[Row]:
+    """Tables 9 and 10: every game of the paper, ours where it is finished."""
+    study, printed = results.study(mode), games(mode)
+    if not own_games(study, results.scale):
+        return []
+    ours = {
+        arm.name: {
+            atari_game(env): found
+            for env, found in finished.table(results, mode, arm.name).items()
+        }
+        for arm in study.arms
+    }
+    rows = []
+    for game, who in printed.items():
+        row = {"game": game, "random": f"{who['random']:g}", "human": f"{who['human']:g}"}
+        if mode == "easy":
+            row["Rainbow DQN, paper"] = f"{who[RAINBOW]:g}"
+        for arm, found in ours.items():
+            row |= {arm: mean_and_error(found.get(game, ())), f"{arm}, paper": f"{who[arm]:g}"}
+        rows.append(row)
+    return rows

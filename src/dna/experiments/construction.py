@@ -1,5 +1,6 @@
 """Claims about how things are built: networks, phases, settings, counts."""
 
+import contextlib
 import csv
 from collections.abc import Sequence
 from importlib import resources
@@ -9,13 +10,17 @@ import torch
 from torch import Tensor
 
 from dna.batch import Experience
-from dna.config import AnyPhase
+from dna.clock import Clock
+from dna.config import AnyPhase, WarmUp
+from dna.envs import Making, make
 from dna.experiments.proofs import Proof
 from dna.networks import Networks
 from dna.phases import freeze, loss
 from dna.presets import preset
 from dna.presets.tables import TABLES
+from dna.rollout import Collector
 from dna.spaces import ActionSpec, ObservationSpec, Stack
+from dna.tweak import tweak
 
 ATARI = ObservationSpec("image", (84, 84, 4), "uint8", Stack(108_000))
 #: A small stand-in: what is claimed does not depend on the encoder.
@@ -71,16 +76,64 @@ def phases_read_the_rollout() -> Proof:
     return good and kinds == ["policy", "value", "distil"], "rollout only: " + ", ".join(kinds)
 
 
+#: Every model of figures 6, 7 and 10, by its network.
+COMPARED = {
+    "DNA": "tuned.dna",
+    "PPG": "tuned.ppg",
+    "PPO (2x)": "tuned.ppo",
+    "PPO (1x)": "tuned.ppo_1x",
+    "PPO (basic)": "tuned.ppo_basic",
+    "PPO (orig)": "table1.ppo_orig",
+}
+
+
 def parameter_counts() -> Proof:
-    """Weights of DNA and PPO (2x) with 18 actions."""
+    """Weights of every model that is compared, with 18 actions, within a tenth of 3.5 M."""
     counts = {}
-    for name in ("tuned.dna", "tuned.ppo", "tuned.ppo_1x"):
+    for name, settings in COMPARED.items():
         with torch.device("meta"):
-            networks = Networks(preset(name), ATARI, ActionSpec("categorical", (18,)))
+            networks = Networks(preset(settings), ATARI, ActionSpec("categorical", (18,)))
         counts[name] = sum(p.numel() for p in networks.parameters())
-    good = all(abs(counts[n] / 3.5e6 - 1) < 0.05 for n in ("tuned.dna", "tuned.ppo"))
+    others = [name for name, count in counts.items() if abs(count / 3.5e6 - 1) > 0.1]
     text = ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in counts.items())
-    return good, f"{text} (a single narrow network has half)"
+    return not others, text + (f"; not: {', '.join(others)}" if others else "")
+
+
+def frames_and_interactions() -> Proof:
+    """Frames that the emulator plays in an interaction, and presets of 200 million frames."""
+    from dna.envs.game import Game
+
+    found = set()
+    for name in ("tuned.dna", "tuned.ppo", "tuned.ppg", "easy.dna", "easy.ppo"):
+        config = preset(name)
+        assert config.env.atari is not None
+        game = Game("pong", config.env.atari, 0, np.zeros((2, 210, 160), np.uint8))
+        game.reset()
+        before = game.ale.getFrameNumber()
+        for _ in range(10):
+            game.skip(0)
+        each = (game.ale.getFrameNumber() - before) / 10
+        found.add((config.interactions, each, each * config.interactions))
+    text = "; ".join(f"{n:,} × {each:g} = {frames:,.0f} frames" for n, each, frames in found)
+    return found == {(50_000_000, 4.0, 200_000_000.0)}, text
+
+
+def warm_up_pulls_apart() -> Proof:
+    """Ends of episodes of one length in 16 environments: the largest share in one step."""
+    shares = [_ends_together(warm_up) for warm_up in (None, WarmUp())]
+    text = f"episodes of 200 steps: {shares[0]:.0%} end in one step"
+    return shares[0] > 0.9 and shares[1] < 0.5, f"{text}, {shares[1]:.0%} after warm-up"
+
+
+def _ends_together(warm_up: WarmUp | None) -> float:
+    agents, rng = 16, np.random.default_rng(0)
+    config = tweak(preset("small.dna"), **{"env.id": "Pendulum-v1", "agents": agents})
+    config = config.model_copy(update={"warm_up": warm_up})
+    with contextlib.closing(make(config.env, Making(agents, tuple(range(agents))))) as env:
+        networks = Networks(config, env.observation, env.action)
+        Collector(env, networks, config, 0).warm_up()
+        ends = [env.step(env.uniform(rng)).done.sum() for _ in range(200)]
+    return float(max(ends) / sum(ends))
 
 
 def table_1_is_the_preset() -> Proof:

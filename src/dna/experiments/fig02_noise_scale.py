@@ -1,20 +1,37 @@
 """Figures 2 and 8: the noise scale of policy, value and distillation (section 3.2, app. D).
 
 The coarse settings of table 1, on the three validation games, one seed; noise of all phases.
+Levels and their intervals are `dna.experiments.noise_levels`.
 """
 
-import statistics
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
 
 from dna.experiments import proofs
-from dna.experiments.plan import Arm, Experiment, Study
-from dna.experiments.results import Outcome, Results
-from dna.experiments.verdicts import Finding, identity, not_tested
+from dna.experiments.compare import Sampled, combined
+from dna.experiments.noise_levels import (
+    ARM,
+    STUDY,
+    levels,
+    mean_level,
+    over_games,
+    variation,
+)
+from dna.experiments.plan import Arm, Check, Experiment, Study
+from dna.experiments.results import Results
+from dna.experiments.verdicts import (
+    Finding,
+    identity,
+    judged,
+    not_tested,
+    noted,
+    spoken,
+    trained,
+)
 from dna.experiments.worlds import NOISE_3_VAL
 
-STUDY, ARM = "noise", "DNA"
 PHASES = ("policy", "value", "distil")
 #: What the paper found at the end of training, averaged over the three games.
 PAPER = {"policy": 220.5, "value": 17.5}
@@ -22,138 +39,110 @@ PAPER = {"policy": 220.5, "value": 17.5}
 NOISE = {"every": 2, "samples": 16, "b_small": 32}
 
 
-#: Measurements at the end, and at the start, that a level is averaged over.
-WINDOW = 10
+def told(judge: Callable[[Results], Finding | None], words: str = "") -> Check:
+    """A claim on noise levels, all of which must be known."""
+
+    def known(results: Results) -> Finding | None:
+        found = judge(results)
+        if found is None and results.whole(STUDY):
+            why = "noise cannot be told from zero in every game"
+            return Finding("not tested", "", why)
+        return found
+
+    return noted(trained(known, STUDY), words)
 
 
-def level(outcome: Outcome, phase: str, *, start: bool = False) -> float | None:
-    """σ at the end of a run, or at its start: 𝒮 and |𝒢|² are averaged first, then divided.
-
-    The two never share a measurement.
-    """
-    s, g2 = (outcome.metric(f"noise/{phase}/{name}")[:, 1] for name in ("s", "g2"))
-    size = min(WINDOW, len(s) // 2)
-    if not size:
-        return None
-    part = slice(0, size) if start else slice(-size, None)
-    if np.mean(g2[part]) <= 0 or np.mean(s[part]) <= 0:
-        return None
-    return float(np.sqrt(np.mean(s[part]) / np.mean(g2[part])))
-
-
-def levels(results: Results, phase: str) -> dict[str, float]:
-    """Game → σ at the end of training; empty unless it can be told in every game.
-
-    Leaving out games in which |𝒢|² cannot be told from zero would leave out the noisiest.
-    """
-    found = {one.run.env: level(one, phase) for one in results.of(STUDY, ARM)}
-    known = {env: sigma for env, sigma in found.items() if sigma is not None}
-    return known if len(known) == len(NOISE_3_VAL.envs[results.scale]) else {}
-
-
-def _mean(results: Results, phase: str) -> float | None:
-    found = levels(results, phase)
-    return statistics.fmean(found.values()) if found else None
-
-
-def _untold(results: Results) -> Finding:
-    run = results.whole(STUDY)
-    why = "noise cannot be told from zero in every game" if run else "runs are missing"
-    return Finding("not tested", "", why)
-
-
-def near(phase: str, factor: float = 2.0) -> Callable[[Results], Finding]:
+def near(phase: str, factor: float = 2.0) -> Check:
     """σ is the paper's, within a factor."""
 
-    def check(results: Results) -> Finding:
-        sigma = _mean(results, phase)
+    def judge(results: Results) -> Finding | None:
+        sigma, theirs = mean_level(results, phase), PAPER[phase]
         if sigma is None:
-            return _untold(results)
-        good = PAPER[phase] / factor < sigma < PAPER[phase] * factor
-        effect = f"σ {sigma:.1f}; the paper's {PAPER[phase]}"
-        return Finding("held" if good else "not held", effect, f"within a factor of {factor:g}")
+            return None
+        effect = f"σ {spoken(sigma, '.1f', '')}; the paper's {theirs}"
+        return judged(sigma, effect, theirs / factor, theirs * factor)
 
-    return check
+    return told(judge, f"within a factor of {factor:g}")
 
 
-def ratio(least: float, most: float = float("inf")) -> Callable[[Results], Finding]:
+def ratio(least: float, most: float = inf) -> Check:
     """σ_π / σ_V lies in a range."""
 
-    def check(results: Results) -> Finding:
-        policy, value = _mean(results, "policy"), _mean(results, "value")
+    def judge(results: Results) -> Finding | None:
+        policy, value = mean_level(results, "policy"), mean_level(results, "value")
         if policy is None or value is None:
-            return _untold(results)
-        found = policy / value
-        effect = f"σ_π / σ_V = {found:.1f} ({policy:.1f} / {value:.1f}); the paper's 12.6"
-        return Finding("held" if least <= found <= most else "not held", effect)
+            return None
+        found = combined(np.divide, policy, value)
+        parts = f"({spoken(policy, '.1f', '')} / {spoken(value, '.1f', '')})"
+        effect = f"σ_π / σ_V = {spoken(found, '.1f', '')} {parts}; the paper's 12.6"
+        return judged(found, effect, least, most)
 
-    return check
+    return told(judge, f"at least {least:g}" + (f", at most {most:g}" if most < inf else ""))
 
 
-def change(phase: str, low: float, high: float) -> Callable[[Results], Finding]:
+def change(phase: str, low: float, high: float) -> Check:
     """σ at the end over σ at the start lies in a range, averaged over games."""
 
-    def check(results: Results) -> Finding:
-        found = []
-        for one in results.of(STUDY, ARM):
-            first, last = level(one, phase, start=True), level(one, phase)
-            if first is not None and last is not None:
-                found.append(last / first)
-        if len(found) < len(NOISE_3_VAL.envs[results.scale]):
-            return _untold(results)
-        ratio = statistics.fmean(found)
-        effect = f"σ(end) / σ(start) = {ratio:.2f} over {len(found)} games"
-        return Finding("held" if low <= ratio <= high else "not held", effect)
+    def judge(results: Results) -> Finding | None:
+        first, last = levels(results, phase, start=True), levels(results, phase)
+        if not first or not last:
+            return None
+        games = {env: combined(np.divide, last[env], first[env]) for env in last}
+        found = over_games(games)
+        effect = f"σ(end) / σ(start) = {spoken(found, '.2f', '')} over {len(games)} games"
+        return judged(found, effect, low, high)
 
-    return check
+    return told(judge, f"from {low:g} to {high:g}")
 
 
-def lowest(results: Results) -> Finding:
-    """σ_D < σ_V < σ_π."""
-    found = {phase: _mean(results, phase) for phase in PHASES}
-    known = {phase: sigma for phase, sigma in found.items() if sigma is not None}
-    if len(known) < len(PHASES):
-        return _untold(results)
-    effect = ", ".join(f"{phase} {sigma:.1f}" for phase, sigma in known.items())
-    order = known["distil"] < known["value"] < known["policy"]
-    return Finding("held" if order else "not held", f"σ: {effect}")
+def lowest(results: Results) -> Finding | None:
+    """σ_D < σ_V < σ_π: the smaller of the two steps is a factor above 1."""
+    known = _all_phases(results, mean_level)
+    if known is None:
+        return None
+    step = combined(lambda p, v, d: np.minimum(p / v, v / d), *known.values())
+    words = ", ".join(f"{phase} {spoken(one, '.1f', '')}" for phase, one in known.items())
+    return judged(step, f"σ: {words}; smaller step {spoken(step, '.2f', ' ×')}", 1.0)
 
 
-def variation(results: Results, phase: str) -> float | None:
-    """Coefficient of variation of σ over games."""
-    found = list(levels(results, phase).values())
-    return statistics.stdev(found) / statistics.fmean(found) if len(found) > 1 else None
-
-
-def steady(results: Results) -> Finding:
+def steady(results: Results) -> Finding | None:
     """σ_π and σ_V differ little between games: less than half of their mean."""
-    found = [variation(results, phase) for phase in ("policy", "value")]
-    known = [one for one in found if one is not None]
-    if len(known) < 2:
-        return _untold(results)
-    effect = f"coefficient of variation: σ_π {known[0]:.2f}, σ_V {known[1]:.2f}"
-    return Finding("held" if max(known) < 0.5 else "not held", effect, "less than 0.5")
+    policy, value = variation(results, "policy"), variation(results, "value")
+    if policy is None or value is None:
+        return None
+    words = f"σ_π {spoken(policy, '.2f', '')}, σ_V {spoken(value, '.2f', '')}"
+    larger = combined(np.maximum, policy, value)
+    return judged(larger, f"coefficient of variation: {words}", high=0.5)
 
 
-def on_every_game(results: Results) -> Finding:
+def on_every_game(results: Results) -> Finding | None:
     """σ_π / σ_V is at least 5 in each game."""
     policy, value = levels(results, "policy"), levels(results, "value")
-    found = {env: policy[env] / value[env] for env in policy if env in value}
-    if not found:
-        return _untold(results)
-    effect = ", ".join(f"{env} {ratio:.1f}" for env, ratio in found.items())
-    return Finding("held" if min(found.values()) >= 5 else "not held", effect, "at least 5")
+    if not policy or not value:
+        return None
+    found = {env: combined(np.divide, policy[env], value[env]) for env in policy}
+    effect = ", ".join(f"{env} {spoken(one, '.1f', '')}" for env, one in found.items())
+    least = combined(lambda *games: np.min(np.stack(games), axis=0), *found.values())
+    return judged(least, effect, 5.0)
 
 
-def most_varied(results: Results) -> Finding:
+def most_varied(results: Results) -> Finding | None:
     """σ_D differs most between games."""
-    found = {phase: variation(results, phase) for phase in PHASES}
+    known = _all_phases(results, variation)
+    if known is None:
+        return None
+    words = ", ".join(f"{phase} {spoken(one, '.2f', '')}" for phase, one in known.items())
+    lead = combined(lambda p, v, d: d - np.maximum(p, v), *known.values())
+    effect = f"coefficient of variation: {words}; distil ahead by {spoken(lead, '+.2f', '')}"
+    return judged(lead, effect, 0.0)
+
+
+def _all_phases(
+    results: Results, number: Callable[[Results, str], Sampled | None]
+) -> dict[str, Sampled] | None:
+    found = {phase: number(results, phase) for phase in PHASES}
     known = {phase: one for phase, one in found.items() if one is not None}
-    if len(known) < 3:
-        return _untold(results)
-    effect = ", ".join(f"{phase} {one:.2f}" for phase, one in known.items())
-    most = max(known, key=lambda phase: known[phase]) == "distil"
-    return Finding("held" if most else "not held", f"coefficient of variation: {effect}")
+    return known if len(known) == len(PHASES) else None
 
 
 EXPERIMENT = Experiment(
@@ -172,12 +161,14 @@ EXPERIMENT = Experiment(
         "C014": ratio(12.6 / 2, 12.6 * 2),
         "C015": change("policy", 0.3, 0.75),
         "C016": change("value", 0.75, 1.33),
-        "C017": steady,
-        "C018": on_every_game,
-        "C025": lowest,
-        "C080": lowest,
-        "C081": most_varied,
-        "C082": not_tested("a suggestion; smaller distillation mini-batches are not swept"),
+        "C017": told(steady, "less than 0.5"),
+        "C018": told(on_every_game, "at least 5"),
+        "C025": told(lowest),
+        "C080": told(lowest),
+        "C081": told(most_varied),
+        "C082": not_tested(
+            "a suggestion; no experiment varies distillation's mini-batch alone"
+        ),
         "C138": identity(proofs.smoothing_reduces),
     },
 )

@@ -3,21 +3,31 @@
 E_V is swept first (E_π = E_D = 2), then E_π (E_V = 1, E_D = 2), then E_D, none included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dna.experiments.arms import (
+    MARGIN,
+    best,
+    better,
+    monotone,
+    scores_of,
+    spread,
+    spread_of,
+)
+from dna.experiments.compare import Sampled, combined, same, sampled_rows
+from dna.experiments.measures import time_of
 from dna.experiments.plan import Arm, Experiment, Study
 from dna.experiments.results import Results
 from dna.experiments.verdicts import (
     Finding,
-    best,
-    better,
     every,
     identity,
-    monotone,
-    small_spread,
-    spread_of,
+    judged,
+    noted,
+    spoken,
+    trained,
 )
 from dna.experiments.worlds import ATARI_3_VAL
 from dna.presets import tuned
@@ -41,53 +51,81 @@ POLICY = [_arm(f"E_π={e}", policy=e, value=1, distil=2) for e in EPOCHS]
 DISTIL = [_arm(f"E_D={e}", policy=2, value=1, distil=e) for e in (0, *EPOCHS)]
 _V, _P = [arm.name for arm in VALUE], [arm.name for arm in POLICY]
 _D = [arm.name for arm in DISTIL]
+SWEEPS = {"policy": _P, "value": _V, "distil": _D[1:]}
 
 
-def most_sensitive(results: Results) -> Finding:
+def most_sensitive(results: Results) -> Finding | None:
     """The range of scores is largest for E_π."""
-    found = {
-        name: spread_of(results, name, arms)
-        for name, arms in (("policy", _P), ("value", _V), ("distil", _D[1:]))
-    }
-    known = {name: one for name, one in found.items() if one is not None}
-    if len(known) < 3:
-        return Finding("not tested", "", "runs are missing")
-    effect = ", ".join(f"{name} {one:.1f} %" for name, one in known.items())
-    first = max(known, key=lambda name: known[name]) == "policy"
-    return Finding("held" if first else "not held", f"spread: {effect}")
+    found = [spread_of(results, name, arms) for name, arms in SWEEPS.items()]
+    known = [one for one in found if one is not None]
+    if len(known) < len(SWEEPS):
+        return None
+    words = ", ".join(f"{n} {spoken(one)}" for n, one in zip(SWEEPS, known, strict=True))
+    lead = combined(lambda policy, *others: policy - np.maximum(*others), *known)
+    effect = f"spread: {words}; policy ahead by {spoken(lead, unit=' points')}"
+    return judged(lead, effect, 0.0)
 
 
-def still_rising(results: Results) -> Finding:
+def still_rising(results: Results) -> Finding | None:
     """The score of the chosen settings still grows in the last fifth."""
     grid, curves = results.total_curve("policy", "E_π=2")
     if not len(grid):
-        return Finding("not tested", "", "runs are missing")
+        return None
     last = slice(int(0.8 * len(grid)), None)
-    slopes = [np.polyfit(grid[last] / grid[-1], curve[last], 1)[0] for curve in curves]
-    good = float(np.mean(slopes)) > 0
-    return Finding("held" if good else "not held", f"slope {np.mean(slopes):+.1f} per run")
+    x = grid[last] / grid[-1] - np.mean(grid[last] / grid[-1])
+    slope = sampled_rows(curves, lambda c: c[..., last] @ x / (x @ x), "slope")
+    return judged(slope, f"slope {spoken(slope, '+.1f', ' per run')}", 0.0)
 
 
-def divergence(results: Results) -> tuple[list[float], list[float]] | None:
-    """(E_π, how far π moved in a policy phase)."""
-    moved = []
-    for arm in _P:
-        found = [one.metric("policy/approx_kl")[:, 1] for one in results.of("policy", arm)]
-        if not found:
+def by_epochs(
+    number: Callable[[Results, str], Sampled | None],
+) -> Callable[[Results], tuple[list[float], list[Sampled]] | None]:
+    """(E_π, some number of the runs with so many policy epochs)."""
+
+    def values(results: Results) -> tuple[list[float], list[Sampled]] | None:
+        found = [one for arm in _P if (one := number(results, arm)) is not None]
+        return ([float(e) for e in EPOCHS], found) if len(found) == len(_P) else None
+
+    return values
+
+
+def divergence(results: Results, arm: str) -> Sampled | None:
+    """How far π moved in a policy phase."""
+    found = [one.metric("policy/approx_kl")[:, 1].mean() for one in results.of("policy", arm)]
+    return sampled_rows(np.array(found), same, f"kl/{arm}", "runs") if found else None
+
+
+def _time(results: Results, arm: str) -> Sampled | None:
+    return time_of(results, "policy", arm)
+
+
+def cheaper(results: Results) -> Finding | None:
+    """A run with one policy epoch takes less time than one with four."""
+    few, many = _time(results, "E_π=1"), _time(results, "E_π=4")
+    if few is None or many is None:
+        return None
+    ratio = combined(np.divide, few, many)
+    return judged(ratio, f"E_π=1 takes {spoken(ratio, '.2f', ' ×')} the time of E_π=4", high=1)
+
+
+def updates(results: Results) -> Finding | None:
+    """The best E_V is 1, the best E_π and E_D add up to 4."""
+    first = {}
+    for name, arms in (SWEEPS | {"distil": _D}).items():
+        scores = scores_of(results, name, arms)
+        if scores is None:
             return None
-        moved.append(float(np.mean(np.concatenate(found))))
-    return [float(e) for e in EPOCHS], moved
+        first[name] = max(scores, key=lambda arm: scores[arm].value)
+    epochs = {name: int(arm.partition("=")[2]) for name, arm in first.items()}
+    good = (epochs["value"], epochs["policy"] + epochs["distil"]) == (1, 4)
+    effect = f"best: {', '.join(first.values())}"
+    return Finding("held" if good else "not held", effect, "ranks, which have no interval")
 
 
 def _passes() -> tuple[bool, str]:
     epochs = {phase.name: phase.sgd.epochs for phase in tuned.DNA.phases}
     both = epochs["policy"] + epochs["distil"], epochs["value"]
     return both == (4, 1), f"policy network {both[0]} passes, value network {both[1]}"
-
-
-def _cheaper() -> tuple[bool, str]:
-    steps = [e * 16_384 // 2048 for e in EPOCHS]
-    return steps == sorted(steps), f"policy steps of an iteration: {steps}"
 
 
 EXPERIMENT = Experiment(
@@ -97,21 +135,26 @@ EXPERIMENT = Experiment(
     covers=("fig:dna_tuning",),
     studies=(_study("value", VALUE), _study("policy", POLICY), _study("distil", DISTIL)),
     checks={
-        "C035": every(better("policy", "E_π=2", "E_π=3"), better("policy", "E_π=1", "E_π=3")),
+        "C035": every(
+            *(better("policy", few, many) for few in _P[:2] for many in _P[2:]),
+        ),
         "C036": best("policy", "E_π=2", _P),
         "C037": every(better("policy", "E_π=2", "E_π=3"), better("policy", "E_π=2", "E_π=4")),
-        "C038": small_spread("value", _V),
-        "C039": every(better("value", "E_V=1", "E_V=4"), small_spread("value", _V)),
+        "C038": spread("value", _V, high=MARGIN),
+        "C039": every(better("value", "E_V=1", "E_V=4"), spread("value", _V, high=MARGIN)),
         "C040": best("value", "E_V=1", _V),
-        "C041": small_spread("distil", _D[1:]),
+        "C041": spread("distil", _D[1:], high=MARGIN),
         "C042": every(*(better("distil", arm, "E_D=0") for arm in _D[1:])),
         "C043": best("distil", "E_D=2", _D),
-        "C044": most_sensitive,
-        "C045": identity(_cheaper),
-        "C046": still_rising,
+        "C044": trained(most_sensitive, *SWEEPS),
+        "C045": noted(
+            every(monotone(by_epochs(_time), 1, "policy"), trained(cheaper, "policy")),
+            "wall-clock time",
+        ),
+        "C046": trained(still_rising, "policy"),
         "C047": identity(_passes),
         "C058": every(better("policy", "E_π=2", "E_π=4"), better("value", "E_V=1", "E_V=4")),
-        "C059": monotone(divergence, 1),
-        "C063": every(best("value", "E_V=1", _V), identity(_passes)),
+        "C059": monotone(by_epochs(divergence), 1, "policy"),
+        "C063": trained(updates, *SWEEPS),
     },
 )

@@ -1,8 +1,13 @@
 """Figure 6: DNA, PPO (2x) and PPG on Atari-5, hard settings (section 6.3)."""
 
-from dna.experiments.plan import Arm, Experiment, Study
+import numpy as np
+
+from dna.experiments.arms import better
+from dna.experiments.compare import combined, percent, same, sampled_rows
+from dna.experiments.measures import score_of
+from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.results import Results
-from dna.experiments.verdicts import Finding, better
+from dna.experiments.verdicts import Finding, at_paper_scale, judged, spoken
 from dna.experiments.worlds import ATARI_5
 from dna.scores import atari_game, games, paper_table, subset
 
@@ -16,30 +21,49 @@ def rainbow() -> dict[str, float]:
     return {row["game"]: float(row["rainbow"]) for row in paper_table("atari57_easy")}
 
 
-def games_above_rainbow(results: Results, study: str, least: int) -> Finding:
+def rainbow_total() -> float:
+    """Its Atari-5 score."""
+    return subset("Atari-5", {game: rainbow()[game] for game in games("Atari-5")})
+
+
+NO_RAINBOW = "Rainbow has no score on the proxy's games"
+
+
+def games_above_rainbow(study: str, least: int) -> Check:
     """DNA's mean is above Rainbow's on so many of the five games."""
-    if results.scale != "paper":
-        return Finding("not tested", "", "Rainbow has no score on the proxy's games")
-    known, above = rainbow(), []
-    table = results.table(study, "DNA")
-    for env, found in table.items():
-        game = atari_game(env)
-        if game is not None and sum(found) / len(found) > known[game]:
-            above.append(game)
-    if len(table) < 5:
-        return Finding("not tested", "", "runs are missing")
-    effect = f"{len(above)} of 5: {', '.join(above)}"
-    return Finding("held" if len(above) >= least else "not held", effect)
+
+    def judge(results: Results) -> Finding | None:
+        if not results.whole(study):
+            return None
+        known, means = rainbow(), {}
+        for env, found in results.table(study, "DNA").items():
+            game = str(atari_game(env))
+            means[game] = combined(
+                lambda score, game=game: score - known[game],
+                sampled_rows(np.array(found), same, f"{study}/{env}"),
+            )
+        count = combined(lambda *gap: sum(np.asarray(g) > 0 for g in gap), *means.values())
+        above = ", ".join(game for game, gap in means.items() if gap.value > 0)
+        effect = f"{spoken(count, '.0f', ' of 5')}: {above}"
+        good = count.value >= least
+        note = "" if count.span else "no interval: one seed"
+        return Finding("held" if good else "not held", effect, note)
+
+    return at_paper_scale(NO_RAINBOW, judge, study)
 
 
-def total_above_rainbow(results: Results, study: str, arm: str) -> Finding:
+def total_above_rainbow(study: str, arm: str) -> Check:
     """The Atari-5 score is above Rainbow's."""
-    total = results.total(study, arm)
-    if results.scale != "paper" or total is None:
-        return Finding("not tested", "", "Rainbow has no score on the proxy's games")
-    theirs = subset("Atari-5", {game: rainbow()[game] for game in games("Atari-5")})
-    status = "held" if total > theirs else "not held"
-    return Finding(status, f"{total:.0f} against {theirs:.0f}")  # type: ignore[arg-type]
+
+    def judge(results: Results) -> Finding | None:
+        total, theirs = score_of(results, study, arm), rainbow_total()
+        if total is None:
+            return None
+        found = combined(lambda ours: percent(ours, theirs), total)
+        effect = f"{total.value:.0f} against {theirs:.0f}: {spoken(found)}"
+        return judged(found, effect, 0.0)
+
+    return at_paper_scale(NO_RAINBOW, judge, study)
 
 
 EXPERIMENT = Experiment(
@@ -50,9 +74,9 @@ EXPERIMENT = Experiment(
     studies=(Study("main", (DNA, PPO, PPG), ATARI_5, seeds=3),),
     checks={
         "C001": better("main", "DNA", "PPO (2x)"),
-        "C002": lambda results: games_above_rainbow(results, "main", 4),
+        "C002": games_above_rainbow("main", 4),
         "C055": better("main", "DNA", "PPO (2x)"),
         "C056": better("main", "DNA", "PPG"),
-        "C057": lambda results: total_above_rainbow(results, "main", "DNA"),
+        "C057": total_above_rainbow("main", "DNA"),
     },
 )

@@ -1,19 +1,14 @@
 """Figure 11: PPO (2x) with other numbers of epochs and other λ (appendix I)."""
 
-import numpy as np
+from functools import partial
 
 from dna.experiments import fig05_lambda
+from dna.experiments.arms import best, better, monotone, spread_of
+from dna.experiments.compare import Sampled, combined, sampled_rows
+from dna.experiments.measures import reached
 from dna.experiments.plan import Arm, Experiment, Study
 from dna.experiments.results import Results
-from dna.experiments.verdicts import (
-    Finding,
-    best,
-    better,
-    every,
-    monotone,
-    not_tested,
-    spread_of,
-)
+from dna.experiments.verdicts import Finding, every, judged, not_tested, spoken, trained
 from dna.experiments.worlds import ATARI_3_VAL
 
 _WIDE = {"network.channels": 2}
@@ -34,27 +29,26 @@ LAMBDAS = tuple(
 _E, _L = [arm.name for arm in EPOCHS], [arm.name for arm in LAMBDAS]
 
 
-def plateau(results: Results) -> tuple[list[float], list[float]] | None:
+def plateau(results: Results) -> tuple[list[float], list[Sampled]] | None:
     """(E, share of the run after which the mean curve has 95 % of its final score)."""
     seen = []
     for arm in _E:
         grid, curves = results.total_curve("epochs", arm)
         if not len(grid):
             return None
-        curve = curves.mean(axis=0)
-        target = 0.95 * curve[-20:].mean()
-        seen.append(float(grid[np.argmax(curve >= target)] / grid[-1]))
+        seen.append(sampled_rows(curves, partial(reached, grid / grid[-1], share=0.95), arm))
     return [1.0, 2.0, 3.0, 4.0], seen
 
 
-def less_than_dna(results: Results) -> Finding:
+def less_than_dna(results: Results) -> Finding | None:
     """PPO's scores differ less between λ than DNA's do in figure 5."""
     ours = spread_of(results, "lambda (ppo)", _L)
     theirs = spread_of(results, "lambda", [arm.name for arm in fig05_lambda.HIGH])
     if ours is None or theirs is None:
-        return Finding("not tested", "", "runs are missing")
-    effect = f"spread: PPO {ours:.1f} %, DNA {theirs:.1f} %"
-    return Finding("held" if ours < theirs else "not held", effect)
+        return None
+    gap = combined(lambda ppo, dna: dna - ppo, ours, theirs)
+    words = f"PPO {spoken(ours)}, DNA {spoken(theirs)}"
+    return judged(gap, f"spread: {words}; {spoken(gap, unit=' points')} apart", 0.0)
 
 
 _DNA = Study("lambda", tuple(fig05_lambda.HIGH), ATARI_3_VAL, seeds=3)
@@ -72,9 +66,8 @@ EXPERIMENT = Experiment(
         "C102": every(better("epochs", "E=1", "E=3"), better("epochs", "E=1", "E=4")),
         "C103": best("epochs", "E=1", _E),
         "C104": best("lambda (ppo)", "λ=0.95", _L),
-        "C105": less_than_dna,
+        "C105": trained(less_than_dna, "lambda (ppo)", "lambda"),
         "C106": not_tested("an epoch is walked whole; parts of one are no setting"),
-        "C107": monotone(plateau, -1),
-        "C108": not_tested("a statement on earlier work's curves"),
+        "C107": monotone(plateau, -1, "epochs"),
     },
 )

@@ -1,7 +1,8 @@
 """Figure 12: what the policy network is distilled towards (appendix J)."""
 
+from dna.experiments.arms import best, better
 from dna.experiments.plan import Arm, Experiment, Study
-from dna.experiments.verdicts import best, better, every
+from dna.experiments.verdicts import every
 from dna.experiments.worlds import ATARI_3_VAL
 
 ARMS = (

@@ -1,9 +1,12 @@
 """Figure 13 and table 6: DNA and PPO on eight tasks of MuJoCo (appendix K)."""
 
-from dna.experiments.compare import difference, mean
+import numpy as np
+
+from dna.experiments.arms import MARGIN, better
+from dna.experiments.compare import Sampled, combined, percent, same, sampled_rows
 from dna.experiments.plan import Arm, Experiment, Study, World
-from dna.experiments.results import Results
-from dna.experiments.verdicts import MARGIN, Finding, better, spoken
+from dna.experiments.results import Results, normalized_scores
+from dna.experiments.verdicts import Finding, spoken, trained
 from dna.experiments.worlds import MUJOCO_8
 
 DNA, PPO = Arm("DNA", "mujoco.dna"), Arm("PPO", "mujoco.ppo", "ppo")
@@ -18,44 +21,51 @@ WALKER = World(
     interactions=MUJOCO_8.interactions,
     proxy=False,
     score=MUJOCO_8.score,
-    axis="return",
+    axis=MUJOCO_8.axis,
 )
 LOW = Arm("DNA (λ_π=0.8)", "mujoco.dna", changes={"returns.lambda_pi": 0.8})
 CLAIMED = ("Ant", "HalfCheetah", "Reacher", "Swimmer", "Walker2d")
 
 
-def tasks(results: Results) -> dict[str, tuple[float, tuple[float, float] | None]]:
-    """Task → DNA's return relative to PPO's, in percent, and its interval."""
-    ours, theirs = results.table("mujoco", "DNA"), results.table("mujoco", "PPO")
-    return {env: difference(mean, {env: ours[env]}, {env: theirs[env]}) for env in ours}
+def tasks(results: Results) -> dict[str, Sampled]:
+    """Task → DNA's return relative to PPO's, both counted from uniform actions, in percent."""
+    found: dict[str, list[Sampled]] = {}
+    for arm in ("DNA", "PPO"):
+        for env, scores in normalized_scores(results, "mujoco", arm).items():
+            one = sampled_rows(np.array(scores), same, f"{arm}/{env}")
+            found.setdefault(env.partition("-")[0], []).append(one)
+    return {env: combined(percent, *both) for env, both in found.items()}
 
 
-def better_on_five(results: Results) -> Finding:
+def better_on_five(results: Results) -> Finding | None:
     """DNA's mean return is higher, and the interval excludes zero, on five tasks of eight."""
     found = tasks(results)
     if len(found) < 8:
         return Finding("not tested", "", f"{len(found)} of 8 tasks are finished")
-    ahead = [env for env, (value, _) in found.items() if value > 0]
-    clearly = [env for env, (_, span) in found.items() if span and span[0] > 0]
-    words = ", ".join(f"{env.partition('-')[0]} {spoken(*one)}" for env, one in found.items())
-    effect = f"higher on {len(ahead)} of 8, clearly on {len(clearly)}: {words}"
-    named = [env for env in clearly if env.partition("-")[0] in CLAIMED]
+    clearly = [env for env, one in found.items() if one.span and one.span[0] > 0]
+    ahead = combined(lambda *gaps: sum(np.asarray(gap) > 0 for gap in gaps), *found.values())
+    count = f"higher on {spoken(ahead, '.0f', ' of 8')}, clearly on {len(clearly)}"
+    named = [env for env in clearly if env in CLAIMED]
     note = f"{len(named)} of the five that the paper names"
+    effect = f"{count}: {_words(found)}"
     return Finding("held" if len(clearly) >= 5 else "not held", effect, note)
 
 
-def similar_elsewhere(results: Results) -> Finding:
+def _words(found: dict[str, Sampled]) -> str:
+    return ", ".join(f"{env} {spoken(one)}" for env, one in found.items())
+
+
+def similar_elsewhere(results: Results) -> Finding | None:
     """On the other three tasks the whole interval is within the margin of what is similar."""
-    found = {e: one for e, one in tasks(results).items() if e.partition("-")[0] not in CLAIMED}
+    found = {env: one for env, one in tasks(results).items() if env not in CLAIMED}
     if len(found) < 3:
-        return Finding("not tested", "", "runs are missing")
-    words = ", ".join(f"{e.partition('-')[0]} {spoken(*one)}" for e, one in found.items())
-    spans = [span for _, span in found.values() if span is not None]
+        return None
+    spans = [one.span for one in found.values() if one.span is not None]
     note = f"margin ±{MARGIN:.0f} %"
     if len(spans) < 3 or any(low < 0 < high and high - low > 4 * MARGIN for low, high in spans):
-        return Finding("not tested", words, f"too few seeds to tell; {note}")
+        return Finding("not tested", _words(found), f"too few seeds to tell; {note}")
     even = all(low > -MARGIN and high < MARGIN for low, high in spans)
-    return Finding("held" if even else "not held", words, note)
+    return Finding("held" if even else "not held", _words(found), note)
 
 
 EXPERIMENT = Experiment(
@@ -68,8 +78,8 @@ EXPERIMENT = Experiment(
         Study("lambda", (DNA, LOW), WALKER, seeds=30),
     ),
     checks={
-        "C112": better_on_five,
-        "C113": similar_elsewhere,
+        "C112": trained(better_on_five, "mujoco"),
+        "C113": trained(similar_elsewhere, "mujoco"),
         "C114": better("lambda", "DNA", LOW.name),
     },
 )

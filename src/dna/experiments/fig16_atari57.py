@@ -2,10 +2,21 @@
 
 import numpy as np
 
-from dna.experiments.plan import Arm, Experiment, Study
+from dna.experiments import proofs
+from dna.experiments.compare import Sampled, combined, picks
+from dna.experiments.measures import Array, first_above, score_of
+from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.results import Results
-from dna.experiments.verdicts import Finding, not_tested
-from dna.experiments.worlds import ATARI_57
+from dna.experiments.verdicts import (
+    Finding,
+    at_paper_scale,
+    identity,
+    judged,
+    near,
+    noted,
+    spoken,
+)
+from dna.experiments.worlds import ATARI_57, relative
 from dna.scores import atari_game, paper_table
 
 PROXY = "needs the 57 games of the paper"
@@ -20,52 +31,63 @@ EASY = (
 )
 
 
-def median(results: Results, study: str, arm: str, theirs: float) -> Finding:
+def median(study: str, arm: str, theirs: float) -> Check:
     """The median human-normalized score is the paper's, within a tenth."""
-    total = results.total(study, arm)
-    if results.scale != "paper" or total is None:
-        return Finding("not tested", "", PROXY)
-    good = abs(total - theirs) < 0.1 * theirs
-    return Finding("held" if good else "not held", f"{total:.0f} against {theirs:.0f}")
+
+    def judge(results: Results) -> Finding | None:
+        total = score_of(results, study, arm)
+        return None if total is None else near(total, theirs, 0.1 * theirs)
+
+    return at_paper_scale(PROXY, judge, study)
 
 
-def margin(results: Results) -> Finding:
+def margin(results: Results) -> Finding | None:
     """DNA's median is above PPO's in both modes."""
-    if results.scale != "paper":
-        return Finding("not tested", "", PROXY)
-    found = []
+    found = {}
     for study in ("easy", "hard"):
-        ours, theirs = results.total(study, "DNA"), results.total(study, "PPO (2x)")
+        ours, theirs = score_of(results, study, "DNA"), score_of(results, study, "PPO (2x)")
         if ours is None or theirs is None:
-            return Finding("not tested", "", "runs are missing")
-        found.append(ours - theirs)
-    effect = f"{found[0]:+.0f} easy, {found[1]:+.0f} hard"
-    return Finding("held" if min(found) > 0 else "not held", effect)
+            return None
+        found[study] = combined(np.subtract, ours, theirs)
+    effect = ", ".join(f"{spoken(gap, '+.0f', '')} {study}" for study, gap in found.items())
+    return judged(combined(np.minimum, *found.values()), effect, 0.0)
 
 
-def crossing(results: Results) -> Finding:
+def crossing(results: Results) -> Finding | None:
     """DNA passes Rainbow's median, 223, after about 85.5 million frames."""
-    if results.scale != "paper":
-        return Finding("not tested", "", PROXY)
-    grid, curves = results.total_curve("easy", "DNA")
+    grid, _ = results.total_curve("easy", "DNA")
     if not len(grid):
-        return Finding("not tested", "", "runs are missing")
-    above = np.flatnonzero(curves.mean(axis=0) > 223)
-    if not len(above):
-        return Finding("not held", "never")
-    frames = 4 * grid[int(above[0])] / 1e6
-    good = 65 < frames < 105
-    return Finding("held" if good else "not held", f"after {frames:.1f} M frames")
+        return None
+    lines = np.stack([_line(results, env, grid) for env in results.envs("easy")])
+
+    def frames(games: Array) -> float:
+        return float(first_above(4 * grid / 1e6, np.median(games, axis=0), 223.0))
+
+    draws = [frames(lines[row]) for row in picks(len(lines), "easy/games")]
+    found = Sampled(frames(lines), np.array(draws), "games")
+    return judged(found, f"after {spoken(found, '.1f', ' M frames')}", 65.0, 105.0)
 
 
-def games_ahead(results: Results, study: str, least: int) -> Finding:
+def _line(results: Results, env: str, grid: Array) -> Array:
+    """The human-normalized curve of DNA in a game, its seeds averaged."""
+    x, scores = results.curves("easy", "DNA", env)
+    mean = [relative(env, score) for score in scores.mean(axis=0)]
+    return np.interp(grid, x, mean)
+
+
+def games_ahead(study: str, least: int) -> Check:
     """DNA's score is above PPO's on about as many games as in the paper."""
-    if results.scale != "paper" or not results.whole(study):
-        return Finding("not tested", "", PROXY)
-    ours, theirs = results.table(study, "DNA"), results.table(study, "PPO (2x)")
-    ahead = sum(np.mean(ours[env]) > np.mean(theirs[env]) for env in ours)
-    good = abs(int(ahead) - least) <= 6
-    return Finding("held" if good else "not held", f"{ahead} of {len(ours)}; in print {least}")
+
+    def judge(results: Results) -> Finding | None:
+        if not results.whole(study):
+            return None
+        ours, theirs = results.table(study, "DNA"), results.table(study, "PPO (2x)")
+        ahead = np.array([np.mean(ours[env]) > np.mean(theirs[env]) for env in ours])
+        draws = ahead[picks(len(ahead), f"{study}/games")].sum(axis=1)
+        count = Sampled(float(ahead.sum()), draws.astype(float), "games")
+        return near(count, least, 6.0)
+
+    return at_paper_scale(PROXY, judge, study)
 
 
 def beside_the_paper(results: Results, study: str) -> dict[str, dict[str, float]]:
@@ -98,16 +120,16 @@ EXPERIMENT = Experiment(
         Study("easy", EASY, ATARI_57, seeds=1, small_seeds=3),
     ),
     checks={
-        "C127": lambda results: median(results, "easy", "DNA", 311),
-        "C128": lambda results: median(results, "hard", "DNA", 207),
-        "C129": lambda results: median(results, "easy", "PPO (2x)", 224),
-        "C130": lambda results: median(results, "hard", "PPO (2x)", 155),
-        "C131": not_tested("a literature value: Rainbow DQN is not part of this package"),
-        "C132": margin,
-        "C133": crossing,
-        "C134": lambda results: median(results, "easy", "PPO (2x)", 223),
-        "C135": not_tested("compares GPU hours with a literature value"),
-        "C136": lambda results: games_ahead(results, "hard", 45),
-        "C137": lambda results: games_ahead(results, "easy", 35),
+        "C127": median("easy", "DNA", 311),
+        "C128": median("hard", "DNA", 207),
+        "C129": median("easy", "PPO (2x)", 224),
+        "C130": median("hard", "PPO (2x)", 155),
+        "C131": identity(proofs.rainbows_median),
+        "C132": at_paper_scale(PROXY, margin, "easy", "hard"),
+        "C133": noted(at_paper_scale(PROXY, crossing, "easy"), "from 65 to 105 M"),
+        "C134": median("easy", "PPO (2x)", 223),
+        "C135": identity(proofs.ppo_against_rainbow),
+        "C136": games_ahead("hard", 45),
+        "C137": games_ahead("easy", 35),
     },
 )

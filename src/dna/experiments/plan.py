@@ -45,6 +45,10 @@ class World:
     proxy: bool  # whether `small` plays other games than the paper
     score: Callable[[Mapping[str, float]], float]  # environment → score, put together
     axis: str  # what that number is called at the paper's size
+    # How games are put together where each counts the same, so that games can be drawn anew;
+    # None: each has its own weight.
+    alike: Literal["mean", "median"] | None = None
+    digits: int = 1  # of a score after the point
 
 
 @dataclass(frozen=True)

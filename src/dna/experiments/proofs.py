@@ -13,8 +13,9 @@ import torch
 
 from dna.noise_scale import Estimate, NoiseScale
 from dna.phases import clipped_surrogate, squared_error
+from dna.presets import preset
 from dna.returns import advantage, td_lambda
-from dna.scores import atari57_median, games, paper_table, subset
+from dna.scores import atari57_median, games, human_normalized, paper_table, subset
 from dna.statistics import RewardNormalizer
 
 Proof = tuple[bool, str]
@@ -113,9 +114,47 @@ def subset_predicts_median() -> Proof:
     return mean < 0.2, f"mean relative error {100 * mean:.1f} % over {len(errors)} columns"
 
 
-def frames_and_interactions() -> Proof:
-    """200 million frames at four frames an action."""
-    return 200_000_000 // 4 == 50_000_000, "50 million interactions"
+def rainbows_median() -> Proof:
+    """The printed median of Rainbow DQN against that of its 57 printed scores."""
+    scores = {row["game"]: float(row["rainbow"]) for row in paper_table("atari57_easy")}
+    found, printed = atari57_median(scores), 223.0
+    below = max(n for g, x in scores.items() if (n := human_normalized(g, x)) < found)
+    text = f"{found:.1f} of the table's scores against {printed:.0f}"
+    return abs(found - printed) < 0.5, f"{text}; the next lower game has {below:.1f}"
+
+
+def ppo_against_rainbow() -> Proof:
+    """GPU hours of Rainbow DQN over those of tuned PPO, as table 5 prints them."""
+    hours = {
+        row["algorithm"]: float(row["gpu_hours_per_game"])
+        for row in paper_table("training_times")
+    }
+    rainbow = next(spent for name, spent in hours.items() if "Rainbow" in name)
+    ratio = rainbow / hours["PPO (our settings)"]
+    return ratio == 80, f"{rainbow:g} / {hours['PPO (our settings)']:g} = {ratio:g}"
+
+
+def clipping_is_rare() -> Proof:
+    """Share of steps whose reward reaches the clip, in simulated games.
+
+    Rewards come on one step of ten to one of a thousand, of one size or of sizes with a heavy
+    tail (lognormal). Of one size, at chance p, Var[R] ≈ p / (1 − γ²): a reward is clipped only
+    if p < (1 − γ²) / clip², which bounds the share for any p.
+    """
+    config = preset("tuned.dna")
+    assert config.normalize_reward is not None
+    gamma, clip = config.returns.gamma, config.normalize_reward.clip
+    rng, shares, shape = np.random.default_rng(0), [], (4000, 64)
+    for chance in (0.1, 0.01, 0.001):
+        for tail in (0.0, 1.0):
+            sizes = np.exp(tail * rng.normal(size=shape)) * (rng.random(shape) < chance)
+            normalizer, seen = RewardNormalizer(64, gamma, clip), []
+            for row in sizes.astype(np.float32):
+                seen.append(normalizer(row, rng.random(64) < 0.001, np.ones(64, np.bool_)))
+            shares.append(float((np.abs(seen[2000:]) >= clip).mean()))
+    bound = (1 - gamma**2) / clip**2
+    text = f"at most {max(shares):.0e} of simulated steps; rewards of one size: below"
+    return max(shares) < 1e-3 and bound < 1e-3, f"{text} {bound:.0e}"
 
 
 def _returns(spread: float) -> npt.NDArray[np.float64]:

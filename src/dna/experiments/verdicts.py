@@ -1,21 +1,20 @@
 """Claims of the paper as tests that a computer can do: held, not held, not tested.
 
-Every row of `paper/claims.csv` is bound to an experiment. Comparisons are relative differences
-of the games' normalized scores with a 95 % interval; a claim of "better" holds when the
-interval lies above zero, a claim of "similar" when it lies within a stated margin.
+Every row of `paper/claims.csv` is bound to an experiment. A claim holds when the whole 95 %
+interval of a number lies in the range that it speaks of; `dna.experiments.arms` has the claims
+that compare arms.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf, isnan
 from typing import Literal
 
-from dna.experiments.compare import difference, mean, rank_correlation
+from dna.experiments.compare import Sampled
 from dna.experiments.plan import Check
-from dna.experiments.results import Results, normalized_scores
+from dna.experiments.results import Results
 
 Status = Literal["held", "not held", "not tested"]
-#: What counts as "similar" or "small": relative difference in percent.
-MARGIN = 15.0
 #: The note of claims that need no training.
 COMPUTED = "computed, not trained"
 
@@ -27,6 +26,10 @@ class Finding:
     status: Status
     effect: str = ""  # size and interval
     note: str = ""
+
+
+#: What a test makes of results; None where runs are missing.
+Judge = Callable[[Results], Finding | None]
 
 
 def not_tested(why: str) -> Check:
@@ -44,47 +47,78 @@ def identity(prove: Callable[[], tuple[bool, str]]) -> Check:
     return check
 
 
-def spoken(value: float, span: tuple[float, float] | None) -> str:
+def trained(judge: Judge, *studies: str) -> Check:
+    """A claim that rests on the runs of these studies; says so where they are shortened."""
+
+    def check(results: Results) -> Finding:
+        found = judge(results)
+        if found is None:
+            return Finding("not tested", "", "runs are missing")
+        cut = dict.fromkeys(results.shortened_in(study) for study in studies)
+        said = [*cut, found.note] if found.effect else [found.note]
+        return replace(found, note="; ".join(word for word in said if word))
+
+    return check
+
+
+def at_paper_scale(why: str, judge: Judge, *studies: str) -> Check:
+    """A claim that only runs of the paper's own size can be asked about, and why."""
+
+    def at_scale(results: Results) -> Finding | None:
+        return judge(results) if results.scale == "paper" else Finding("not tested", "", why)
+
+    return trained(at_scale, *studies)
+
+
+def spoken(found: Sampled, form: str = "+.1f", unit: str = " %") -> str:
     """`+12.3 % [+4.0, +20.1]`."""
-    if span is None:
-        return f"{value:+.1f} % (one seed: no interval)"
-    return f"{value:+.1f} % [{span[0]:+.1f}, {span[1]:+.1f}]"
+    if found.span is None:
+        return f"{found.value:{form}}{unit} (no interval)"
+    low, high = (f"{end:{form}}" for end in found.span)
+    return f"{found.value:{form}}{unit} [{low}, {high}]"
 
 
-def better(study: str, ours: str, theirs: str) -> Check:
-    """`ours` scores higher than `theirs`."""
-
-    def check(results: Results) -> Finding:
-        found = compared(results, study, ours, theirs)
-        if found is None:
-            return Finding("not tested", "", "runs are missing")
-        value, span = found
-        effect = f"{ours} against {theirs}: {spoken(value, span)}"
-        if span is None:
-            status: Status = "held" if value > 0 else "not held"
-            return Finding(status, effect, "one seed: direction only")
-        if span[0] > 0:
-            return Finding("held", effect)
-        note = "the interval includes zero" if span[1] > 0 else "the other way round"
-        return Finding("not held", effect, note)
-
-    return check
+def judged(found: Sampled, effect: str, low: float = -inf, high: float = inf) -> Finding:
+    """Whether the whole interval, or the number where it has none, lies in a range."""
+    if isnan(found.value):
+        return Finding("not tested", "", "the score compared with is zero")
+    if found.span is None:
+        inside = low < found.value < high
+        return Finding("held" if inside else "not held", effect, _drawn(found))
+    begin, end = found.span
+    if low < begin and end < high:
+        return Finding("held", effect, _drawn(found))
+    outside = end <= low or begin >= high
+    why = "the interval excludes it" if outside else "the interval leaves it open"
+    return Finding("not held", effect, "; ".join(filter(None, (why, _drawn(found)))))
 
 
-def similar(study: str, ours: str, theirs: str, margin: float = MARGIN) -> Check:
-    """`ours` and `theirs` are within a margin of each other."""
+def _drawn(found: Sampled) -> str:
+    """Seeds are what an interval is over, unless something else is said."""
+    if found.span is None:
+        return f"no interval: {found.over}"
+    return "" if found.over == "seeds" else f"interval over {found.over}"
 
-    def check(results: Results) -> Finding:
-        found = compared(results, study, ours, theirs)
-        if found is None:
-            return Finding("not tested", "", "runs are missing")
-        value, span = found
-        effect = f"{ours} against {theirs}: {spoken(value, span)}"
-        low, high = span or (value, value)
-        good = -margin < low and high < margin
-        return Finding("held" if good else "not held", effect, f"margin ±{margin:.0f} %")
 
-    return check
+def near(found: Sampled, theirs: float, within: float, form: str = ".0f") -> Finding:
+    """Whether a number is the paper's; its interval is shown but does not decide."""
+    good = abs(found.value - theirs) <= within
+    effect = f"{spoken(found, form, '')} against {theirs:{form}}"
+    notes = [f"within {within:.2g}", _drawn(found)]
+    if found.span and not found.span[0] <= theirs <= found.span[1]:
+        notes.append("the paper's number is outside the interval")
+    return Finding("held" if good else "not held", effect, "; ".join(filter(None, notes)))
+
+
+def noted(check: Check, words: str) -> Check:
+    """The same finding with more to say, unless it was not tested."""
+
+    def more(results: Results) -> Finding:
+        found = check(results)
+        said = words if found.effect else ""
+        return replace(found, note="; ".join(filter(None, (found.note, said))))
+
+    return more
 
 
 def every(*checks: Check) -> Check:
@@ -92,7 +126,7 @@ def every(*checks: Check) -> Check:
 
     def check(results: Results) -> Finding:
         found = [one(results) for one in checks]
-        effect = "; ".join(one.effect for one in found if one.effect)
+        effect = "; ".join(dict.fromkeys(one.effect for one in found if one.effect))
         notes = "; ".join(dict.fromkeys(one.note for one in found if one.note))
         states = {one.status for one in found}
         if "not tested" in states:
@@ -100,72 +134,3 @@ def every(*checks: Check) -> Check:
         return Finding("held" if states == {"held"} else "not held", effect, notes)
 
     return check
-
-
-def best(study: str, wanted: str, among: Sequence[str]) -> Check:
-    """`wanted` has the highest score of these arms."""
-
-    def check(results: Results) -> Finding:
-        totals = scores_of(results, study, among)
-        if totals is None:
-            return Finding("not tested", "", "runs are missing")
-        first = max(totals, key=lambda arm: totals[arm])
-        effect = ", ".join(f"{arm} {score:.1f}" for arm, score in totals.items())
-        note = "" if first == wanted else f"{first} is first"
-        return Finding("held" if first == wanted else "not held", effect, note)
-
-    return check
-
-
-def spread_of(results: Results, study: str, among: Sequence[str]) -> float | None:
-    """(highest − lowest) / highest of the arms' scores, in percent."""
-    totals = scores_of(results, study, among)
-    if totals is None:
-        return None
-    high, low = max(totals.values()), min(totals.values())
-    return 100 * (high - low) / abs(high) if high else None
-
-
-def small_spread(study: str, among: Sequence[str], margin: float = MARGIN) -> Check:
-    """Whatever arm is taken, the score is about the same."""
-
-    def check(results: Results) -> Finding:
-        spread = spread_of(results, study, among)
-        if spread is None:
-            return Finding("not tested", "", "runs are missing")
-        status: Status = "held" if spread < margin else "not held"
-        return Finding(status, f"spread {spread:.1f} %", f"margin {margin:.0f} %")
-
-    return check
-
-
-def monotone(
-    values: Callable[[Results], tuple[Sequence[float], Sequence[float]] | None], sign: int
-) -> Check:
-    """One quantity grows (sign 1) or falls (−1) with another: |Spearman's ρ| ≥ 0.7."""
-
-    def check(results: Results) -> Finding:
-        found = values(results)
-        if found is None or len(found[0]) < 3:
-            return Finding("not tested", "", "too few measurements")
-        rho = rank_correlation(*found)
-        return Finding("held" if sign * rho >= 0.7 else "not held", f"Spearman's ρ {rho:+.2f}")
-
-    return check
-
-
-def compared(
-    results: Results, study: str, ours: str, theirs: str
-) -> tuple[float, tuple[float, float] | None] | None:
-    """Relative difference of the means of normalized scores; None where runs are missing."""
-    left, right = (normalized_scores(results, study, arm) for arm in (ours, theirs))
-    if not left or not right:
-        return None
-    return difference(mean, left, right)
-
-
-def scores_of(results: Results, study: str, among: Sequence[str]) -> dict[str, float] | None:
-    """Arm → the world's score; None where runs are missing."""
-    totals = {arm: results.total(study, arm) for arm in among}
-    known = {arm: total for arm, total in totals.items() if total is not None}
-    return known if len(known) == len(totals) else None

@@ -19,16 +19,20 @@ REFERENCE = {
     "Seaquest": 3.5,
     "SpaceInvaders": 65.0,
 }
-MUJOCO = (
-    "Ant-v5",
-    "HalfCheetah-v5",
-    "Hopper-v5",
-    "InvertedDoublePendulum-v5",
-    "InvertedPendulum-v5",
-    "Reacher-v5",
-    "Swimmer-v5",
-    "Walker2d-v5",
-)
+#: Task → (return of uniform actions, mean of at least 20 episodes; return that counts as
+#: solved in Gymnasium's registry). Walker2d has none there: Hopper's, which is rewarded alike.
+SOLVED = {
+    "Ant-v5": (-50.0, 6000.0),
+    "HalfCheetah-v5": (-260.0, 4800.0),
+    "Hopper-v5": (18.0, 3800.0),
+    "InvertedDoublePendulum-v5": (50.0, 9100.0),
+    "InvertedPendulum-v5": (5.0, 950.0),
+    "Reacher-v5": (-43.0, -3.75),
+    "Swimmer-v5": (0.0, 360.0),
+    "Walker2d-v5": (2.0, 3800.0),
+}
+MUJOCO = tuple(SOLVED)
+MUJOCO_AXIS = "return, % of the way from uniform actions to solved"
 MINATAR_AXIS = "MinAtar score, % of a reference (proxy)"
 
 
@@ -44,9 +48,16 @@ def minatar_game(env_id: str) -> str | None:
 
 
 def relative(env_id: str, score: float) -> float:
-    """A score made comparable between games: human-normalized, Procgen's, or MinAtar's."""
+    """A score made comparable between games.
+
+    Human-normalized in percent (Atari), percent of a reference (MinAtar), percent of the way
+    from uniform actions to solved (MuJoCo), from 0 to 1 as in the paper (Procgen).
+    """
     if game := minatar_game(env_id):
         return 100 * score / REFERENCE[game]
+    if env_id in SOLVED:
+        low, high = SOLVED[env_id]
+        return 100 * (score - low) / (high - low)
     found = scores.normalized(env_id, score)
     return next(iter(found.values()), score)
 
@@ -79,6 +90,7 @@ def _atari(name: str, games: tuple[str, ...]) -> World:
         proxy=True,
         score=_benchmark(name),
         axis=f"{name} score",
+        alike="median" if name == scores.ATARI57 else None,
     )
 
 
@@ -105,8 +117,9 @@ MUJOCO_8 = World(
     envs={"paper": MUJOCO, "small": MUJOCO, "smoke": ("InvertedPendulum-v5",)},
     interactions={"paper": ONE_MILLION, "small": ONE_MILLION, "smoke": 512},
     proxy=False,
-    score=_mean,
-    axis="return",
+    score=_mean,  # of raw returns, InvertedDoublePendulum's thousands would be all of it
+    axis=MUJOCO_AXIS,
+    alike="mean",
 )
 PROCGEN_16 = World(
     name="Procgen",
@@ -119,6 +132,8 @@ PROCGEN_16 = World(
     proxy=False,
     score=_mean,
     axis="normalized score",
+    alike="mean",
+    digits=2,  # 0 to 1, as in the paper
 )
 WORLDS = (ATARI_5, ATARI_3_VAL, ATARI_57, NOISE_3_VAL, MUJOCO_8, PROCGEN_16)
 

@@ -1,0 +1,69 @@
+"""Numbers of an arm with what they come to when its runs are drawn again.
+
+A benchmark's score (section 5, appendices L and M), the time of training (appendix H), and
+where a training curve passes a level.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from dna.experiments.compare import Sampled, picks, same, sampled_rows
+from dna.experiments.results import Results, normalized_scores
+
+Array = npt.NDArray[np.float64]
+#: Games below which drawing among them says nothing.
+FEWEST_GAMES = 8
+
+
+def score_of(results: Results, study: str, arm: str) -> Sampled | None:
+    """The world's score of an arm, its runs drawn anew; None where runs are missing.
+
+    Seeds are drawn within each game, or, where a game has but one, the games: all arms the
+    same ones, and only if games count alike and are not too few.
+    """
+    total = results.total(study, arm)
+    if total is None:
+        return None
+    world, table = results.study(study).world, results.table(study, arm)
+    if min(map(len, table.values())) < 2:
+        return Sampled(total, *_over_games(results, study, arm))
+    means = {
+        env: sampled_rows(np.array(found), same, f"{study}/{arm}/{env}").draws
+        for env, found in table.items()
+    }
+    rows = zip(*(draws for draws in means.values() if draws is not None), strict=True)
+    draws = [world.score(dict(zip(means, row, strict=True))) for row in rows]
+    return Sampled(total, np.array(draws), "seeds")
+
+
+def _over_games(results: Results, study: str, arm: str) -> tuple[Array | None, str]:
+    world, found = results.study(study).world, normalized_scores(results, study, arm)
+    if world.alike is None or len(found) < FEWEST_GAMES:
+        return None, "one seed"
+    means = np.array([np.mean(scores) for scores in found.values()])
+    drawn = means[picks(len(means), f"{study}/games")]
+    pooled = drawn.mean(axis=1) if world.alike == "mean" else np.median(drawn, axis=1)
+    return pooled, "games"
+
+
+def time_of(results: Results, study: str, arm: str) -> Sampled | None:
+    """Seconds of training per million interactions, runs drawn anew; None without any."""
+    found = [
+        1e6 * one.seconds / one.rows[-1]["interactions"]
+        for one in results.of(study, arm)
+        if one.seconds
+    ]
+    return sampled_rows(np.array(found), same, f"{study}/{arm}/time", "runs") if found else None
+
+
+def first_above(x: Array, curves: Array, level: float) -> Array:
+    """Where a curve […, grid] first exceeds a level; infinite where it never does."""
+    above = curves > level
+    return np.where(above.any(axis=-1), x[above.argmax(axis=-1)], np.inf)
+
+
+def reached(x: Array, curves: Array, share: float) -> Array:
+    """Where a curve […, grid] first has a share of its level at the end (its last tenth)."""
+    level = share * curves[..., -max(1, len(x) // 10) :].mean(axis=-1, keepdims=True)
+    first: Array = x[(curves >= level).argmax(axis=-1)]
+    return first

@@ -1,0 +1,94 @@
+"""σ of the phases of a run, at its start and end, with intervals (section 3.2, appendix D).
+
+What was measured along a run is drawn anew within a window, and the games are drawn as well:
+one seed is enough to tell how sure a level is.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from dna.experiments.compare import DRAWS, Sampled, combined, picks
+from dna.experiments.results import Outcome, Results
+
+Array = npt.NDArray[np.float64]
+STUDY, ARM = "noise", "DNA"
+#: Measurements at the end, and at the start, that a level is averaged over.
+WINDOW = 10
+
+
+def measurements(outcome: Outcome, phase: str) -> Array:
+    """[n, 2] of 𝒮 and |𝒢|², one row for each measurement.
+
+    |𝒢|² is logged smoothed (algorithm 2). Smoothed values repeat each other, so they are taken
+    apart again: new = (now − α · before) / (1 − α).
+    """
+    s, g2 = (outcome.metric(f"noise/{phase}/{name}")[:, 1] for name in ("s", "g2"))
+    settings = outcome.run.config.noise
+    alpha = settings.alpha if settings is not None else 0.0
+    new = np.concatenate([g2[:1], (g2[1:] - alpha * g2[:-1]) / (1 - alpha)])
+    return np.stack([s, new], axis=1)
+
+
+def sigma(pair: Array) -> Array:
+    """√(𝒮 / |𝒢|²) of means […, 2]; infinite where no gradient can be told from zero."""
+    s, g2 = np.maximum(pair[..., 0], 0.0), pair[..., 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(g2 > 0, np.sqrt(s / np.where(g2 > 0, g2, 1.0)), np.inf)
+
+
+def level(outcome: Outcome, phase: str, *, start: bool = False) -> Sampled | None:
+    """σ at the end of a run, or at its start: 𝒮 and |𝒢|² are averaged first, then divided.
+
+    The two never share a measurement. None where noise drowns the gradient.
+    """
+    found = measurements(outcome, phase)
+    size = min(WINDOW, len(found) // 2)
+    rows = found[:size] if start else found[len(found) - size :]
+    if not size or not 0 < float(sigma(rows.mean(axis=0))) < np.inf:
+        return None
+    value = float(sigma(rows.mean(axis=0)))
+    if size < 2:
+        return Sampled(value, None, "one measurement")
+    stream = f"{outcome.run.env}/{outcome.run.seed}/{phase}/{'start' if start else 'end'}"
+    return Sampled(value, sigma(rows[picks(size, stream)].mean(axis=1)), "measurements")
+
+
+def levels(results: Results, phase: str, *, start: bool = False) -> dict[str, Sampled]:
+    """Game → σ; empty unless it can be told in every game.
+
+    Leaving out games in which |𝒢|² cannot be told from zero would leave out the noisiest.
+    """
+    outcomes = results.of(STUDY, ARM)
+    found = {one.run.env: level(one, phase, start=start) for one in outcomes}
+    known = {env: sigma for env, sigma in found.items() if sigma is not None}
+    return known if len(known) == len(results.study(STUDY).world.envs[results.scale]) else {}
+
+
+def over_games(found: dict[str, Sampled]) -> Sampled:
+    """The mean over games, which are drawn as well: the same ones for every phase."""
+    mean = combined(lambda *games: np.mean(np.stack(games), axis=0), *found.values())
+    if mean.draws is None or len(found) < 2:
+        return mean
+    draws = np.stack([one.draws for one in found.values() if one.draws is not None])
+    chosen = picks(len(found), "noise games")
+    drawn = draws[chosen, np.arange(DRAWS)[:, None]].mean(axis=1)
+    return Sampled(mean.value, drawn, "measurements and games")
+
+
+def mean_level(results: Results, phase: str) -> Sampled | None:
+    """σ at the end of training, averaged over the games."""
+    found = levels(results, phase)
+    return over_games(found) if found else None
+
+
+def variation(results: Results, phase: str) -> Sampled | None:
+    """Coefficient of variation of σ over games."""
+    found = levels(results, phase)
+    return combined(_variation, *found.values()) if len(found) > 1 else None
+
+
+def _variation(*games: Array) -> Array:
+    rows = np.stack([np.asarray(one, float) for one in games])
+    with np.errstate(invalid="ignore"):
+        found = rows.std(axis=0, ddof=1) / rows.mean(axis=0)
+    return np.where(np.isnan(found), np.inf, found)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dna.errors import Preempted
+from dna.errors import DnaError, Preempted
 from dna.experiments import EXPERIMENTS
-from dna.experiments.execute import check_worlds, execute, unfinished
+from dna.experiments.execute import Failed, check_worlds, execute, unfinished, unique
 from dna.experiments.output import (
     folder_of,
     read_experiment,
@@ -19,6 +19,7 @@ from dna.experiments.plan import Experiment, Limits, Scale, planned
 from dna.experiments.results import Results, collect
 from dna.figures.curves import draw
 from dna.figures.toy import draw_toy
+from dna.storage import write_json
 from dna.task import Place, Task
 from dna.toy import run_toy
 
@@ -39,6 +40,16 @@ class Watcher:
     words: Callable[[str], None] = lambda text: None
 
 
+class RunsFailed(DnaError):
+    """Some runs came to no end. What the others came to is written, and is `tree`."""
+
+    def __init__(self, failed: Sequence[Failed], planned: int, tree: dict[str, Any]) -> None:
+        super().__init__(
+            f"{len(failed)} of {planned} runs failed; {'; '.join(map(str, failed))}"
+        )
+        self.exit_code, self.tree = failed[0].code, tree
+
+
 def reproduce(
     experiment: Experiment,
     scale: Scale,
@@ -47,15 +58,23 @@ def reproduce(
     place: Place | None = None,
     watcher: Watcher | None = None,
 ) -> dict[str, Any]:
-    """Do an experiment; returns what its `experiment.json` holds."""
+    """Do an experiment; returns what its `experiment.json` holds.
+
+    Runs that fail are named by an error once the others are finished and summarized.
+    """
     watcher = watcher or Watcher()
     runs = planned(experiment, scale, limits)
     check_worlds(unfinished(runs, where.runs))
     try:
-        execute(runs, where.runs, scale, place, watcher.tasks)
+        failed = execute(runs, where.runs, scale, place, watcher.tasks)
     except Preempted:
         raise Preempted("stopped; the same command goes on where it was") from None
-    return summarize(experiment, scale, where, limits, watcher)
+    tree = summarize(experiment, scale, where, limits, watcher)
+    if failed:
+        tree |= {"failed": [str(one) for one in failed]}
+        write_json(folder_of(experiment, scale, where.out, limits) / "experiment.json", tree)
+        raise RunsFailed(failed, len(unique(runs)), tree)
+    return tree
 
 
 def summarize(

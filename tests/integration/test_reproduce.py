@@ -5,7 +5,8 @@ import json
 import pytest
 
 from dna.cli import main
-from dna.experiments import EXPERIMENTS, experiment
+from dna.errors import NonFinite
+from dna.experiments import EXPERIMENTS, execute, experiment
 from dna.experiments.plan import planned
 from dna.folder import RunFolder
 
@@ -57,6 +58,50 @@ def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
     assert tree["proxy"] is True
     assert all(RunFolder(tmp_path / "runs" / run["digest"]).done for run in tree["runs"])
     assert any(row["note"].startswith("proxy") for row in tree["verdicts"])
+
+
+def test_a_failed_run_is_named_and_the_others_are_summarized(tmp_path, capsys, monkeypatch):
+    train = execute.train
+
+    def failing(config, seed, folder, **options):
+        if folder.name == broken.digest:
+            raise NonFinite("the policy's loss is not finite")
+        return train(config, seed, folder, **options)
+
+    broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
+    monkeypatch.setattr(execute, "train", failing)
+    arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
+    assert main(arguments) == NonFinite.exit_code
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "1 of 3 runs failed; PPG in MinAtar/Breakout-v1, seed 0: the policy's loss" in error
+    tree = json.loads((tmp_path / "out" / "fig06-smoke" / "experiment.json").read_text())
+    assert {run["arm"] for run in tree["runs"]} == {"DNA", "PPO (2x)"}
+    assert tree["missing"] == 1
+    assert tree["failed"][0].startswith("PPG in MinAtar/Breakout-v1, seed 0")
+    assert {row["id"] for row in tree["verdicts"]} == set(experiment("main").checks)
+    monkeypatch.undo()
+    assert main(arguments) == 0
+    tree = json.loads((tmp_path / "out" / "fig06-smoke" / "experiment.json").read_text())
+    assert "failed" not in tree
+
+
+def test_a_failed_process_does_not_end_the_others(tmp_path, monkeypatch):
+    """Every group is brought to its end, whatever became of the one before."""
+    groups = []
+
+    def ended(tasks, place, told):
+        groups.append(len(tasks))
+        for task in tasks:
+            task.state = "done"
+        tasks[0].state, tasks[0].code, tasks[0].words = "failed", 5, "the game is broken"
+
+    monkeypatch.setattr(execute, "run_all", ended)
+    monkeypatch.setattr(execute, "wide", lambda config: config.interactions > 600_000)
+    runs = [*planned(experiment("main"), "small"), *planned(experiment("noise"), "small")]
+    failed = execute.execute(runs, tmp_path, "small")
+    assert len(groups) == 2
+    assert [one.code for one in failed] == [5, 5]
+    assert all(str(one).endswith("the game is broken") for one in failed)
 
 
 @pytest.mark.parametrize("one", EXPERIMENTS, ids=lambda one: one.alias)

@@ -5,11 +5,14 @@ import pytest
 from scipy import stats
 
 from dna.experiments.compare import (
-    difference,
+    Sampled,
+    combined,
     interval,
     iqm,
-    mean,
+    percent,
     rank_correlation,
+    same,
+    sampled_rows,
     standard_error,
 )
 
@@ -42,27 +45,56 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     for seed in range(100):
         rng = np.random.default_rng(seed)
         scores = {game: list(rng.normal(10.0, 1.0, 10)) for game in "abcde"}
-        low, high = interval(mean, scores)
+        low, high = interval(np.mean, scores)
         held += low < 10.0 < high
     assert 85 <= held <= 100
 
 
 def test_one_seed_has_no_interval():
-    assert interval(mean, {"a": [1.0], "b": [2.0]}) is None
-    assert difference(mean, {"a": [2.0]}, {"a": [1.0]}) == (100.0, None)
+    assert interval(np.mean, {"a": [1.0], "b": [2.0]}) is None
+    one = sampled_rows(np.array([2.0]), same, "x")
+    assert (one.value, one.span, one.over) == (2.0, None, "one of seeds")
+    # What is computed of it has none either, and says the same.
+    both = combined(percent, one, sampled_rows(np.array([1.0, 3.0]), same, "y"))
+    assert (both.value, both.span, both.over) == (0.0, None, "one of seeds")
 
 
-def test_differences_are_relative_and_certain_when_they_are():
-    ours = {"a": [2.0, 2.1, 1.9], "b": [4.0, 4.2, 3.8]}
-    theirs = {"a": [1.0, 1.1, 0.9], "b": [2.0, 2.1, 1.9]}
-    value, span = difference(mean, ours, theirs)
-    assert value == pytest.approx(100.0)
-    assert 60 < span[0] < 100 < span[1] < 150
-    same, span = difference(mean, ours, ours)
-    assert same == 0.0
-    assert span[0] < 0 < span[1]
+def test_the_interval_of_a_mean_is_scipys():
+    x = RNG.normal(5.0, 2.0, size=25)
+    found = sampled_rows(x, same, "x")
+    expected = stats.bootstrap(
+        (x,), np.mean, n_resamples=20_000, method="percentile", rng=RNG
+    ).confidence_interval
+    assert found.value == pytest.approx(x.mean())
+    assert found.span == pytest.approx(tuple(expected), abs=0.08)
 
 
-def test_a_game_with_fewer_seeds_weighs_as_much():
-    ours = {"a": [1.0, 1.0, 1.0], "b": [3.0]}
-    assert difference(mean, ours, {"a": [1.0], "b": [1.0]})[0] == pytest.approx(100.0)
+def test_the_interval_of_a_relative_difference_is_scipys():
+    x, y = RNG.normal(20.0, 2.0, size=12), RNG.normal(10.0, 2.0, size=8)
+    found = combined(percent, sampled_rows(x, same, "x"), sampled_rows(y, same, "y"))
+    expected = stats.bootstrap(
+        (x, y),
+        lambda a, b, axis: 100 * (a.mean(axis) / b.mean(axis) - 1),
+        n_resamples=20_000,
+        method="percentile",
+        rng=RNG,
+    ).confidence_interval
+    assert found.value == pytest.approx(100 * (x.mean() / y.mean() - 1))
+    assert found.span == pytest.approx(tuple(expected), rel=0.05)
+
+
+def test_curves_are_drawn_whole():
+    """A statistic of the mean curve; the draws are those of its rows."""
+    curves = RNG.normal(size=(6, 30)).cumsum(axis=1)
+    found = sampled_rows(curves, lambda c: c.max(axis=-1), "z")
+    assert found.value == pytest.approx(curves.mean(axis=0).max())
+    assert found.draws.min() >= curves.min(axis=0).max()
+    assert found.draws.max() <= curves.max()
+
+
+def test_intervals_may_be_open():
+    draws = np.r_[np.ones(900), np.full(100, np.inf)]
+    assert Sampled(1.0, draws).span == (1.0, np.inf)
+    assert Sampled(1.0, np.r_[draws, np.nan]).span == (1.0, np.inf)
+    assert Sampled(1.0, np.full(3, np.nan)).span is None
+    assert np.isnan(percent(1.0, 0.0))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from dna.batch import Experience
-from dna.clock import Clock
 from dna.config import AnyPhase, WarmUp
 from dna.envs import Making, make
 from dna.experiments.proofs import Proof

@@ -1,0 +1,156 @@
+"""Arms are compared by the benchmark's own score, with intervals over seeds or games."""
+
+import numpy as np
+import pytest
+
+from dna.experiments import experiment
+from dna.experiments.arms import better, compared, spread_of
+from dna.experiments.measures import score_of, time_of
+from dna.experiments.worlds import MUJOCO_8, SOLVED
+from made import flat, game_of, raw, results_of, table
+
+WEIGHTS = {
+    r["game"]: float(r["weight"]) for r in table("atari_subsets") if r["subset"] == "Atari-5"
+}
+
+
+def atari5(percent):
+    """Game → human-normalized percent, put together by the definition."""
+    logs = [WEIGHTS[g] * np.log10(1 + max(0.0, n)) for g, n in percent.items()]
+    return 10 ** np.sum(logs) - 1
+
+
+def main_with(levels, seeds=3):
+    """Figure 6 at the paper's size: (arm, game, seed) → human-normalized percent."""
+
+    def make(run):
+        percent = levels.get(run.arm, lambda game, seed: 50.0)(game_of(run.env), run.seed)
+        return flat(run, raw(run.env, percent)) if run.seed < seeds else None
+
+    return results_of("main", "paper", make)
+
+
+def test_better_goes_by_atari_5_and_not_by_a_mean_of_games():
+    """One game far ahead and four behind: the mean is higher, the geometric score lower."""
+    first = next(iter(WEIGHTS))
+    made = main_with(
+        {
+            "DNA": lambda g, seed: 5000.0 + seed if g == first else 20.0 + seed,
+            "PPO (2x)": lambda g, seed: 200.0 + seed,
+        }
+    )
+    found = better("main", "DNA", "PPO (2x)")(made)
+    assert found.status == "not held"
+    ours = atari5({g: 5001.0 if g == first else 21.0 for g in WEIGHTS})
+    theirs = atari5(dict.fromkeys(WEIGHTS, 201.0))
+    assert ours < theirs
+    assert compared(made, "main", "DNA", "PPO (2x)").value == pytest.approx(
+        100 * (ours / theirs - 1)
+    )
+
+
+def test_the_interval_is_that_of_seeds_drawn_within_games():
+    rng = np.random.default_rng(3)
+    noise = {(a, g, s): rng.normal(0, 30) for a in "dp" for g in WEIGHTS for s in range(3)}
+    made = main_with(
+        {
+            "DNA": lambda g, seed: 200.0 + noise["d", g, seed],
+            "PPO (2x)": lambda g, seed: 100.0 + noise["p", g, seed],
+        }
+    )
+    found = compared(made, "main", "DNA", "PPO (2x)")
+    draws = []
+    for _ in range(4000):
+        both = [
+            atari5(
+                {
+                    g: np.mean([base + noise[a, g, s] for s in rng.integers(0, 3, 3)])
+                    for g in WEIGHTS
+                }
+            )
+            for a, base in (("d", 200.0), ("p", 100.0))
+        ]
+        draws.append(100 * (both[0] / both[1] - 1))
+    expected = np.quantile(draws, [0.025, 0.975])
+    assert found.span == pytest.approx(expected, rel=0.06)
+    assert found.over == "seeds"
+
+
+def test_one_seed_of_fixed_games_has_no_interval_and_says_so():
+    made = main_with({"DNA": lambda g, seed: 200.0, "PPO (2x)": lambda g, seed: 100.0}, seeds=1)
+    found = better("main", "DNA", "PPO (2x)")(made)
+    assert (found.status, found.note) == ("held", "no interval: one seed")
+    assert "(no interval)" in found.effect
+
+
+def procgen(levels):
+    """Figure 14 at the paper's size: (arm, number of the game) → normalized score."""
+    ranges = {r["game"]: (float(r["min"]), float(r["max"])) for r in table("procgen_ranges")}
+    order = list(experiment("procgen").studies[0].world.envs["paper"])
+
+    def make(run):
+        low, high = ranges[run.env.removeprefix("procgen/")]
+        return flat(run, low + levels[run.arm](order.index(run.env)) * (high - low))
+
+    return results_of("procgen", "paper", make)
+
+
+def test_one_seed_of_many_games_is_drawn_over_games():
+    made = procgen({"DNA": lambda i: 0.05 * i, "PPO": lambda i: 0.04 * i})
+    found = score_of(made, "procgen", "DNA")
+    values = 0.05 * np.arange(16)
+    rng = np.random.default_rng(0)
+    draws = values[rng.integers(0, 16, (20_000, 16))].mean(axis=1)
+    assert found.value == pytest.approx(values.mean())
+    assert found.span == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.01)
+    assert found.over == "games"
+    # Arms have the same games: what one is ahead of the other is certain.
+    gap = compared(made, "procgen", "DNA", "PPO")
+    assert gap.span == pytest.approx((25.0, 25.0))
+
+
+def test_procgens_claims_are_of_its_own_score_from_0_to_1():
+    made = procgen({"DNA": lambda i: 0.60 + 0.001 * i, "PPO": lambda i: 0.5 + 0.001 * i})
+    checks = experiment("procgen").checks
+    assert checks["C115"](made).effect.startswith("0.61 [0.61, 0.61]")
+    assert checks["C115"](made).status == "held"
+    assert checks["C116"](made).status == "held"
+    assert checks["C119"](made).status == "held"  # below the published PPO's 0.58
+    assert checks["C126"](made).status == "held"  # below the published PPG's 0.75
+    high = procgen({"DNA": lambda i: 0.8, "PPO": lambda i: 0.7})
+    assert {checks[c](high).status for c in ("C115", "C116", "C119", "C126")} == {"not held"}
+    small = results_of("procgen", "small", lambda run: flat(run, 1.0))
+    assert "16 games" in checks["C126"](small).note
+
+
+def test_no_task_of_mujoco_outweighs_the_others():
+    """Thousands of InvertedDoublePendulum are as much as tens of Reacher."""
+    solved = {env: high for env, (_, high) in SOLVED.items()}
+    untrained = {env: low for env, (low, _) in SOLVED.items()}
+    assert MUJOCO_8.score(solved) == pytest.approx(100.0)
+    assert MUJOCO_8.score(untrained) == pytest.approx(0.0)
+    for env in SOLVED:
+        assert MUJOCO_8.score(untrained | {env: solved[env]}) == pytest.approx(100 / 8)
+
+
+def test_thresholds_of_mujoco_are_gymnasiums():
+    gymnasium = pytest.importorskip("gymnasium")
+    for env, (_, high) in SOLVED.items():
+        known = gymnasium.spec(env).reward_threshold
+        assert high == (known if known is not None else SOLVED["Hopper-v5"][1])
+
+
+def test_spreads_have_intervals():
+    made = main_with({"DNA": lambda g, s: 200.0 + 20 * s, "PPO (2x)": lambda g, s: 100.0 + s})
+    found = spread_of(made, "main", ["DNA", "PPO (2x)", "PPG"])
+    scores = [atari5(dict.fromkeys(WEIGHTS, x)) for x in (220.0, 101.0, 50.0)]
+    assert found.value == pytest.approx(100 * (scores[0] - scores[2]) / scores[0])
+    assert found.span[0] < found.value < found.span[1]
+
+
+def test_times_are_per_million_interactions():
+    made = results_of("main", "small", lambda run: flat(run, 1.0, seconds=2.0 + run.seed))
+    found = time_of(made, "main", "DNA")
+    assert found.value == pytest.approx(3.0 / 0.02)
+    assert found.span[0] < found.value < found.span[1]
+    assert time_of(made, "main", "nobody") is None

@@ -1,0 +1,125 @@
+"""σ of runs with a known noise scale: levels, their intervals, and what is said of them."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dna.experiments import experiment
+from dna.experiments.noise_levels import level, mean_level, measurements, over_games
+from dna.experiments.plan import planned
+from dna.noise_scale import Estimate, NoiseScale
+from made import outcome, results_of
+
+RUN = planned(experiment("noise"), "small")[0]
+TRUE = {"policy": 200.0, "value": 15.0, "distil": 5.0}
+
+
+def columns(rng, scatter=0.05, sigmas=TRUE):
+    """20 measurements of 𝒮 and smoothed |𝒢|² for each phase."""
+    found = {}
+    for phase, sigma in sigmas.items():
+        s = sigma**2 * (1 + scatter * rng.normal(size=20))
+        g2 = 1 + scatter * rng.normal(size=20)
+        smoothed = [g2[0]]
+        for new in g2[1:]:
+            smoothed.append(0.9 * smoothed[-1] + 0.1 * new)
+        found |= {f"noise/{phase}/s": s, f"noise/{phase}/g2": smoothed}
+    return found
+
+
+def noisy(seed=0, **given):
+    rng = np.random.default_rng(seed)
+    made = {}
+
+    def make(run):
+        made[run.env] = outcome(run, 100.0, **columns(rng, **given))
+        return made[run.env]
+
+    return results_of("noise", "small", make)
+
+
+def test_measurements_are_taken_apart_again():
+    """What `NoiseScale` smoothed is found again, to rounding."""
+    rng, scale, raw, logged = np.random.default_rng(0), NoiseScale(0.9), [], []
+    for _ in range(20):
+        new = Estimate(32, 1024, 1 + rng.random(), tuple(2 + rng.random(4)), (1.0,) * 4)
+        raw.append(new.g2)
+        logged.append(scale.update(new))
+    made = outcome(
+        RUN,
+        1.0,
+        **{"noise/policy/s": [r.s for r in logged], "noise/policy/g2": [r.g2 for r in logged]},
+    )
+    assert measurements(made, "policy")[:, 1] == pytest.approx(np.array(raw))
+
+
+def test_a_level_has_the_interval_of_its_measurements():
+    made = outcome(RUN, 1.0, **columns(np.random.default_rng(1)))
+    s, g2 = measurements(made, "policy")[-10:].T
+    expected = stats.bootstrap(
+        (s, g2),
+        lambda a, b, axis: np.sqrt(a.mean(axis) / b.mean(axis)),
+        paired=True,
+        n_resamples=20_000,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    found = level(made, "policy")
+    assert found.value == pytest.approx(np.sqrt(s.mean() / g2.mean()))
+    assert found.span == pytest.approx(tuple(expected), rel=0.01)
+
+
+def test_games_are_drawn_as_well():
+    """Games that differ widen the interval beyond that of the measurements."""
+    made = noisy()
+    alike = mean_level(made, "policy")
+    assert alike.span[0] < 200 < alike.span[1]
+    games = {}
+    for one, sigma in zip(made.outcomes, (100.0, 200.0, 300.0), strict=True):
+        rng = np.random.default_rng(0)
+        games[one.run.env] = level(
+            outcome(one.run, 1.0, **columns(rng, 0.001, {"policy": sigma})), "policy"
+        )
+    apart = over_games(games)
+    assert apart.value == pytest.approx(200.0, rel=0.01)
+    assert apart.span == pytest.approx((100.0, 300.0), rel=0.01)  # 1 of 27 draws each: 3.7 %
+
+
+def test_verdicts_on_noise_show_effect_interval_and_length():
+    made, checks = noisy(), experiment("noise").checks
+    for claim in ("C003", "C012", "C013", "C014", "C017", "C018", "C025", "C080"):
+        found = checks[claim](made)
+        assert found.status == "held", claim
+        assert "[" in found.effect, claim
+        assert "shortened: 300,000 of 50,000,000 interactions" in found.note, claim
+    assert "σ_π / σ_V = 13." in checks["C003"](made).effect
+    assert checks["C015"](made).status == "not held"  # σ_π did not fall
+    assert checks["C016"](made).status == "held"
+
+
+def test_noise_that_leaves_a_claim_open_does_not_hold():
+    """σ_π / σ_V = 10.5 with an interval that reaches below 10."""
+    made = noisy(scatter=0.2, sigmas=TRUE | {"value": 200 / 10.3})
+    found = experiment("noise").checks["C003"](made)
+    assert found.status == "not held"
+    assert "leaves it open" in found.note
+
+
+def test_a_gradient_that_drowns_is_not_told():
+    made = noisy(scatter=0.05)
+    drowned = made.outcomes[0]
+    rows = tuple(row | {"noise/policy/g2": -1.0} for row in drowned.rows)
+    lost = results_of(
+        "noise",
+        "small",
+        lambda run: next(
+            type(one)(run, one.folder, rows if one is drowned else one.rows, 1.0)
+            for one in made.outcomes
+            if one.run.env == run.env
+        ),
+    )
+    found = experiment("noise").checks["C012"](lost)
+    assert (found.status, found.note) == (
+        "not tested",
+        "noise cannot be told from zero in every game",
+    )

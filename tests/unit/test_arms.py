@@ -1,13 +1,16 @@
 """Arms are compared by the benchmark's own score, with intervals over seeds or games."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dna.experiments import experiment
 from dna.experiments.arms import better, compared, spread_of
 from dna.experiments.measures import score_of, time_of
-from dna.experiments.worlds import MUJOCO_8, SOLVED
-from made import flat, game_of, raw, results_of, table
+from dna.experiments.results import Outcome
+from dna.experiments.worlds import ATARI_57, MUJOCO_8, SOLVED
+from made import RANGES, flat, game_of, raw, results_of, table
 
 WEIGHTS = {
     r["game"]: float(r["weight"]) for r in table("atari_subsets") if r["subset"] == "Atari-5"
@@ -154,3 +157,53 @@ def test_times_are_per_million_interactions():
     assert found.value == pytest.approx(3.0 / 0.02)
     assert found.span[0] < found.value < found.span[1]
     assert time_of(made, "main", "nobody") is None
+
+
+def rising(name, study, top):
+    """Human-normalized scores in a line from 0 to `top` percent over 200 million frames."""
+
+    def make(run):
+        if run.study != study:
+            return None
+        rows = tuple(
+            {"interactions": 500_000 * (i + 1), "score": raw(run.env, top(run) * (i + 1) / 100)}
+            for i in range(100)
+        )
+        return Outcome(run, Path("nowhere"), rows, 10.0)
+
+    return results_of(name, "paper", make)
+
+
+def test_curves_pass_rainbow_where_they_do():
+    """Atari-5 of equal games is a power of their percent; the median is the percent itself."""
+    rainbow = {r["game"]: float(r["rainbow"]) for r in table("atari57_easy")}
+    theirs = atari5(
+        {g: 100 * (rainbow[g] - RANGES[g][0]) / (RANGES[g][1] - RANGES[g][0]) for g in WEIGHTS}
+    )
+    percent = (1 + theirs) ** (1 / sum(WEIGHTS.values())) - 1
+    found = experiment("easy").checks["C086"](
+        rising("easy", "easy", lambda run: percent * (4 + 0.1 * run.seed))
+    )
+    assert found.status == "held"
+    # To the next of 200 points, a million frames apart.
+    assert float(found.effect.split()[1]) == pytest.approx(200 / 4.1, abs=1.5)
+    assert "M frames [4" in found.effect
+    late = experiment("easy").checks["C086"](rising("easy", "easy", lambda run: percent * 1.1))
+    assert late.status == "not held"
+    never = experiment("easy").checks["C086"](rising("easy", "easy", lambda run: 1.0))
+    assert never.effect.startswith("after inf M frames")
+
+
+def test_the_median_of_57_games_is_drawn_over_games():
+    top = {env: 400.0 + i for i, env in enumerate(ATARI_57.envs["paper"])}
+    made = rising("atari57", "easy", lambda run: top[run.env] - 150 * (run.arm != "DNA"))
+    checks = experiment("atari57").checks
+    crossed = checks["C133"](made)
+    assert crossed.status == "not held"  # 223 of 428 percent: 104 of 200 million frames
+    assert crossed.effect.startswith("after 104.")
+    assert "interval over games" in crossed.note
+    # The end of a run is the mean of its last twentieth: 98 % of the top.
+    median = 0.98 * np.median(list(top.values()))
+    assert checks["C127"](made).effect.startswith(f"{median:.0f} [")
+    assert checks["C137"](made).effect.startswith("57 [57, 57]")
+    assert checks["C132"](made).note == "runs are missing"  # hard is not there

@@ -54,8 +54,9 @@ def best(study: str, wanted: str, among: Sequence[str]) -> Check:
         effect = f"{words}; {wanted} against the best other: {spoken(lead)}"
         if first != wanted:
             return Finding("not held", effect, f"{first} is first")
-        clear = "" if lead.span and lead.span[0] > 0 else "first, but not clearly"
-        return Finding("held", effect, clear)
+        if lead.span is None:
+            return Finding("held", effect, f"no interval: {lead.over}")
+        return Finding("held", effect, "" if lead.span[0] > 0 else "first, but not clearly")
 
     return trained(judge, study)
 
@@ -80,7 +81,11 @@ def spread(study: str, among: Sequence[str], low: float = -inf, high: float = in
 
     def judge(results: Results) -> Finding | None:
         found = spread_of(results, study, among)
-        return None if found is None else judged(found, f"spread {spoken(found)}", low, high)
+        return (
+            None
+            if found is None
+            else judged(found, f"spread {spoken(found, '.1f')}", low, high)
+        )
 
     words = f"margin {high:.0f} %" if high < inf else f"over {low:.0f} %"
     return noted(trained(judge, study), words)

@@ -60,7 +60,7 @@ def most_sensitive(results: Results) -> Finding | None:
     known = [one for one in found if one is not None]
     if len(known) < len(SWEEPS):
         return None
-    words = ", ".join(f"{n} {spoken(one)}" for n, one in zip(SWEEPS, known, strict=True))
+    words = ", ".join(f"{n} {spoken(one, '.1f')}" for n, one in zip(SWEEPS, known, strict=True))
     lead = combined(lambda policy, *others: policy - np.maximum(*others), *known)
     effect = f"spread: {words}; policy ahead by {spoken(lead, unit=' points')}"
     return judged(lead, effect, 0.0)

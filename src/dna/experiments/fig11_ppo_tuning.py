@@ -47,7 +47,7 @@ def less_than_dna(results: Results) -> Finding | None:
     if ours is None or theirs is None:
         return None
     gap = combined(lambda ppo, dna: dna - ppo, ours, theirs)
-    words = f"PPO {spoken(ours)}, DNA {spoken(theirs)}"
+    words = f"PPO {spoken(ours, '.1f')}, DNA {spoken(theirs, '.1f')}"
     return judged(gap, f"spread: {words}; {spoken(gap, unit=' points')} apart", 0.0)
 
 

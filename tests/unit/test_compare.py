@@ -98,3 +98,5 @@ def test_intervals_may_be_open():
     assert Sampled(1.0, np.r_[draws, np.nan]).span == (1.0, np.inf)
     assert Sampled(1.0, np.full(3, np.nan)).span is None
     assert np.isnan(percent(1.0, 0.0))
+    zeros = Sampled(1.0, np.r_[np.zeros(500), np.ones(500)])
+    assert combined(np.divide, Sampled(1.0, np.ones(1000)), zeros).span == (1.0, np.inf)

@@ -49,7 +49,8 @@ def combined(function: Callable[..., Any], *parts: Sampled) -> Sampled:
     if still:
         return replace(still[0], value=value)
     over = " and ".join(dict.fromkeys(part.over for part in parts))
-    draws = function(*(part.draws for part in parts))
+    with np.errstate(divide="ignore", invalid="ignore"):  # an end may be infinite
+        draws = function(*(part.draws for part in parts))
     return Sampled(value, np.asarray(draws, float), over)
 
 

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from dna.accord import on_first, together
+from dna.env_state import environment_state, restore_environments
 from dna.envs import Array
-from dna.errors import BadInput, EnvironmentFailure, StorageFailure
+from dna.errors import BadInput, StorageFailure
 from dna.fitting import check_counts, check_fit
 from dna.flat import check_moments
 from dna.networks import Networks
@@ -30,8 +31,9 @@ from dna.progress import progress_of
 from dna.replay import Replay
 from dna.rollout import Collector
 from dna.slashes import arrays_of, numbered, prefixed, under
-from dna.storage import read_folder, read_manifest, remove, tensor_bytes, tensors_from
+from dna.storage import read_folder, read_manifest, remove
 from dna.strict import parse_json
+from dna.tensors import tensor_bytes, tensors_from
 from dna.world import SOLO, World
 
 #: How a state that is not of this run shows itself.
@@ -124,8 +126,7 @@ def _tensors(parts: Parts) -> dict[str, Tensor]:
     arrays = prefixed("collector", collector.state())
     if parts.probe is not None:
         arrays |= prefixed("noise", parts.probe.state())
-    if collector.env.inexact is None:
-        arrays |= prefixed("env", collector.env.snapshot())
+    arrays |= prefixed("env", environment_state(collector.env))
     tensors |= {f"replay/{name}": tensor for name, tensor in parts.replay.state().items()}
     tensors |= _as_tensors(arrays)
     if collector.world.rank == 0:
@@ -224,7 +225,7 @@ def _restore(saved: Saved, parts: Parts) -> list[str]:
     env = arrays_of(under(saved.tensors, "env"))
     if saved.rejected and not env:
         collector.restart()  # one that did not fit may have moved the environments
-    trouble = _restore_env(collector, env)
+    trouble = restore_environments(collector, env)
     acting = arrays_of(under(saved.tensors, "collector"))
     collector.load(acting, same_episodes=trouble is None)
     return [] if trouble is None else [trouble]
@@ -236,15 +237,3 @@ def _fresh(parts: Parts) -> dict[str, Tensor]:
     if parts.probe is not None:
         arrays |= prefixed("noise", parts.probe.state())
     return learned(parts) | _as_tensors(arrays)
-
-
-def _restore_env(collector: Collector, state: Mapping[str, Array]) -> str | None:
-    if not state:
-        reason = collector.env.inexact or "it was saved without its environments"
-        return f"environments were restarted ({reason})"
-    try:
-        collector.env.restore(state)
-    except EnvironmentFailure as error:
-        collector.restart()
-        return f"environments were restarted ({error})"
-    return None

@@ -57,6 +57,10 @@ class EnvironmentFailure(DnaError):
     exit_code = 5
 
 
+class Unsaveable(EnvironmentFailure):
+    """The state of an environment cannot be written down, at this moment or ever."""
+
+
 class StorageFailure(DnaError):
     """A file that cannot be written, read or trusted."""
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dna.errors import NonFinite, StorageFailure
-from dna.storage import tensor_bytes, write
+from dna.storage import write
+from dna.tensors import tensor_bytes
 
 
 @contextmanager

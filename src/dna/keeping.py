@@ -16,7 +16,7 @@ from dna import checkpoint
 from dna.accord import texts, together
 from dna.config import Config
 from dna.errors import StorageFailure
-from dna.storage import PARTIAL, read, read_json, remove, set_aside
+from dna.storage import PARTIAL, REPLACED, read, read_json, recover, remove, set_aside
 from dna.world import SOLO, World
 
 #: Newest checkpoints to keep, and how often saving may fail before the run gives up.
@@ -134,8 +134,9 @@ class Keeper:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what a crash left half-written in a folder."""
-    for path in folder.glob(f"{PARTIAL}*"):
+    """Delete what a crash left in a folder: half-written, or replaced by now."""
+    recover(folder)
+    for path in (*folder.glob(f"{PARTIAL}*"), *folder.glob(f"{REPLACED}*")):
         remove(path)
 
 

@@ -16,8 +16,17 @@ from dna import checkpoint
 from dna.config import Config, json_tree
 from dna.errors import BadInput
 from dna.folder import RunFolder
+from dna.keeping import check_nothing_lost
 from dna.lock import locked
-from dna.storage import read, read_folder, read_manifest, remove, write, write_folder
+from dna.storage import (
+    read,
+    read_folder,
+    read_manifest,
+    recover,
+    remove,
+    write,
+    write_folder,
+)
 from dna.tweak import digest, tweak
 
 #: What speaks of the shorter run only.
@@ -35,6 +44,7 @@ def lengthened(run: RunFolder, asked: int | None) -> Config:
     config, seed = run.read()
     if asked is None:
         return config
+    recover(run.path / "checkpoints")
     saved = checkpoint.latest(run.path, digest(config, seed))
     reached = config.interactions
     if not run.done:
@@ -42,8 +52,10 @@ def lengthened(run: RunFolder, asked: int | None) -> Config:
     longer = tweak(config, interactions=reached + asked)
     if longer == config:
         return config
-    if saved is None:  # nothing was learned that could be lost
-        run.clear()
+    if saved is None:
+        check_nothing_lost(run.path, config, None)
+        with locked(run.path):
+            run.clear()
         return longer
     _check_replay(config, saved)
     with locked(run.path):

@@ -2,11 +2,12 @@
 
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from dna import disk
 from dna.errors import StorageFailure
-from dna.storage import make_folder, read, reported
+from dna.storage import make_folder, read, reported, write
 
 #: How often in a row the disk may refuse before the run gives up.
 PATIENCE = 3
@@ -61,9 +62,23 @@ class AppendLog:
     def sync(self) -> int:
         """Bring everything to disk, now; returns the length in bytes."""
         self._write()
+        self._put_back()
         with reported(self.path):
             disk.fsync(self._fd)
         return self.length
+
+    def _put_back(self) -> None:
+        """A file that somebody deleted or replaced is ours alone, and whole: show it again."""
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(self._fd), os.lstat(self.path)):
+                return
+        with reported(self.path):
+            data = os.pread(self._fd, self.length, 0)
+            write(self.path, data)
+            disk.close(self._fd)
+            self._fd = disk.append_to(self.path)
+        text = f"{self.path}: was deleted or replaced while it was written; put back"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def close(self) -> None:
         """Write what is pending, and close."""
@@ -71,6 +86,7 @@ class AppendLog:
             return
         try:
             self._write()
+            self._put_back()
         finally:
             fd, self._fd = self._fd, -1
             with reported(self.path):

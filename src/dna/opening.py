@@ -16,6 +16,7 @@ from dna.folder import RunFolder
 from dna.keeping import check_nothing_lost
 from dna.lock import check_unlocked, locked
 from dna.setup import How
+from dna.storage import recover
 from dna.tweak import digest
 from dna.world import World
 
@@ -26,6 +27,7 @@ def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str
     def look() -> dict[str, Any] | None:
         folder.check_free()
         check_unlocked(folder.path)
+        recover(folder.path / "checkpoints")
         return None if how.restart else folder.finished(config, seed)
 
     return on_first(how.world, look)

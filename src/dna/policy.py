@@ -20,8 +20,9 @@ from dna.distributions import Distribution, distribution
 from dna.errors import StorageFailure
 from dna.networks import Networks, PolicyNetwork, Preprocess, ValueNetwork, preprocessing
 from dna.spaces import ActionSpec, ObservationSpec
-from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+from dna.storage import read_folder, write_folder
 from dna.strict import parse_json
+from dna.tensors import tensor_bytes, tensors_from
 from dna.unpack import Unpack
 
 FORMAT = 2

@@ -15,10 +15,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import safetensors.torch
-from safetensors import SafetensorError
-from torch import Tensor
-
 from dna import disk
 from dna.errors import StorageFailure
 from dna.strict import JSON_LIMIT, parse_json
@@ -28,6 +24,8 @@ FILE_LIMIT = 2**36
 #: Of `manifest.json`.
 FORMAT = 2
 PARTIAL = ".partial-"
+#: What a folder is called while another one takes its place.
+REPLACED = ".replaced-"
 
 
 @contextmanager
@@ -101,7 +99,7 @@ def show_folder(
     partial: Path, folder: Path, listed: dict[str, Any], about: dict[str, Any] | None = None
 ) -> None:
     """Write the manifest, check every file, and give the folder its name."""
-    old = _partial(folder)
+    old = folder.with_name(f"{REPLACED}{folder.name}")
     manifest = {"format": FORMAT, "files": listed, "about": about or {}}
     with reported(folder):
         try:
@@ -109,6 +107,7 @@ def show_folder(
             _sync(partial)
             read_folder(partial)  # what the disk gives back is what it was given
             if folder.exists():
+                remove(old)
                 disk.rename(folder, old)
             disk.rename(partial, folder)
         except BaseException:
@@ -174,21 +173,6 @@ def read_json(path: Path) -> Any:
     return parse_json(read(path, JSON_LIMIT), path)
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Tensors as safetensors bytes."""
-    return safetensors.torch.save(
-        {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-    )
-
-
-def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:
-    """The inverse of `tensor_bytes`; `source` names the file in errors."""
-    try:
-        return safetensors.torch.load(data)
-    except SafetensorError as error:
-        raise StorageFailure(f"{source}: not a safetensors file ({error})") from error
-
-
 def remove(path: Path) -> None:
     """Delete a file, or a folder and all in it, if it is there; links are not followed."""
     with reported(path):
@@ -198,6 +182,16 @@ def remove(path: Path) -> None:
             disk.rmdir(path)
         elif path.is_symlink() or path.exists():
             disk.unlink(path)
+
+
+def recover(folder: Path) -> None:
+    """Give back its name to what was about to be replaced in here when a crash came."""
+    for old in folder.glob(f"{REPLACED}*"):
+        name = folder / old.name.removeprefix(REPLACED)
+        with reported(name):
+            if not name.exists():
+                disk.rename(old, name)
+                _sync(folder)
 
 
 def set_aside(path: Path) -> Path:

@@ -16,7 +16,8 @@ from dna.envs import Making, make
 from dna.film import Film, apart
 from dna.panel import WIDTH
 from dna.policy import load_policy
-from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+from dna.storage import read_folder, write_folder
+from dna.tensors import tensor_bytes, tensors_from
 from helpers import tiny
 from untrained import SHORT, settings, untrained
 

@@ -24,7 +24,8 @@ from dna.networks import Networks
 from dna.rollout import Collector
 from dna.setup import How, build_environments
 from dna.statistics import RunningMoments
-from dna.storage import PARTIAL, tensors_from
+from dna.storage import PARTIAL
+from dna.tensors import tensors_from
 from dna.train import Run, train
 from dna.tweak import digest, tweak
 from helpers import environment, tiny

@@ -10,7 +10,8 @@ from dna import checkpoint
 from dna.errors import Preempted, StorageFailure
 from dna.folder import RunFolder
 from dna.setup import How
-from dna.storage import read_folder, tensor_bytes, tensors_from, write_folder
+from dna.storage import read_folder, write_folder
+from dna.tensors import tensor_bytes, tensors_from
 from dna.train import Run, train
 from dna.tweak import digest, tweak
 from helpers import Stopper, environment, tiny

@@ -19,15 +19,11 @@ from dna import checkpoint, disk
 from dna.cli import main
 from dna.errors import BadInput, FolderBusy, NonFinite, Preempted, StorageFailure
 from dna.folder import RunFolder
+from dna.lengthen import lengthened
 from dna.lock import check_unlocked, locked
 from dna.setup import How
-from dna.storage import (
-    make_folder,
-    read_folder,
-    tensor_bytes,
-    tensors_from,
-    write_folder,
-)
+from dna.storage import make_folder, read_folder, write_folder
+from dna.tensors import tensor_bytes, tensors_from
 from dna.train import train
 from dna.tweak import digest, tweak
 from helpers import Stopper, tiny
@@ -271,7 +267,7 @@ def test_a_timeout_without_end_is_refused(seconds, capsys):
         ("optimizer/policy/0/step", lambda x: x.reshape(1)[:0]),
         ("observation/mean", lambda x: x.float()),
     ],
-    ids=str,
+    ids=lambda x: x if isinstance(x, str) else "changed",
 )
 def test_a_state_that_cannot_be_of_this_run_is_passed_over(cut, name, change, tmp_path):
     def spoil(files):
@@ -404,3 +400,79 @@ def test_a_configuration_that_is_a_link_is_named(cut, capsys, command):
     (cut / "config.json").symlink_to(cut.parent / "config.json")
     assert main([*command, str(cut)]) == 2
     assert "config.json: is a link; put the file itself" in capsys.readouterr().err
+
+
+class Moody(gymnasium.Env):
+    """Once it has moved, it holds something that cannot be written down."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.film = 0, None
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.film = iter([1])
+        return np.zeros(1, np.float32), float(action), False, self.steps >= 37, {}
+
+
+def test_environments_that_cannot_be_saved_now_do_not_end_the_run(tmp_path):
+    config, run = tweak(CONFIG, **{"env.id": None}), tmp_path / "run"
+    with pytest.raises(Preempted):
+        train(config, 3, run, how=HOW, source=Moody, sinks=[Stopper(9)])
+    newest = run / "checkpoints" / checkpoint.names(run)[-1] / "rank0.safetensors"
+    named = tensors_from(newest.read_bytes(), "test")
+    assert not [name for name in named if name.startswith("env/")]
+    with pytest.warns(RuntimeWarning, match="not exact from here on: .*restarted"):
+        assert train(config, 3, run, how=HOW, source=Moody)["interactions"] == 768
+    machine = json.loads((run / "machine.json").read_text())
+    assert machine["exact"] is False
+
+
+def test_a_log_that_was_deleted_is_put_back(tmp_path):
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    train(CONFIG, 3, whole, how=HOW)
+
+    class Thief(Deleter):
+        def write(self, row):
+            if row.iteration == 3:
+                (run / "metrics.jsonl").unlink()
+                (run / "episodes.csv").unlink()
+                (run / "episodes.csv").write_text("nonsense")
+
+    with pytest.warns(RuntimeWarning, match="was deleted or replaced"):
+        train(CONFIG, 3, run, how=HOW, sinks=[Thief(run)])
+    for name in ("metrics.jsonl", "episodes.csv"):
+        assert (run / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_kill_between_two_names_loses_neither(cut, monkeypatch):
+    """A checkpoint that is about to be replaced is found again, as if nothing had been."""
+    path = cut / "checkpoints" / checkpoint.names(cut)[-1]
+    files, rename = read_folder(path), disk.rename
+
+    def die(old, new):
+        if new == path:
+            os._exit(9)
+        rename(old, new)
+
+    if (child := os.fork()) == 0:
+        monkeypatch.setattr(disk, "rename", die)
+        write_folder(path, files, {"digest": digest(CONFIG, 3)})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert not path.exists()
+    assert resumed(cut)["interactions"] == 768
+    assert not list((cut / "checkpoints").glob(".*"))
+    assert json.loads((cut / "machine.json").read_text())["resumes"] == 1
+
+
+def test_learning_longer_does_not_clear_what_may_be_lost(cut):
+    shutil.rmtree(cut / "checkpoints")
+    before = (cut / "metrics.jsonl").read_bytes()
+    with pytest.raises(StorageFailure, match="has no checkpoint that could be used"):
+        lengthened(RunFolder(cut), 999)
+    assert (cut / "metrics.jsonl").read_bytes() == before

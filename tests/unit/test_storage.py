@@ -16,12 +16,11 @@ from dna.storage import (
     read_folder,
     read_json,
     remove,
-    tensor_bytes,
-    tensors_from,
     write,
     write_folder,
     write_json,
 )
+from dna.tensors import tensor_bytes, tensors_from
 
 
 def test_a_file_is_replaced_and_leaves_nothing_beside_it(tmp_path):

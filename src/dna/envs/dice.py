@@ -5,20 +5,31 @@ from typing import Any
 
 import numpy as np
 
+#: Sequences that bits are seeded by, or none (`RandomState` seeds its own in another way).
+SEEDS = (np.random.SeedSequence, type(None))
 KINDS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 
 
 def is_dice(x: object) -> bool:
-    """Whether it is a generator that can be written down."""
-    if isinstance(x, np.random.Generator):
-        return type(x.bit_generator).__name__ in KINDS
-    return isinstance(x, np.random.RandomState) or type(x) is random.Random
+    """Whether it is a generator that can be written down; subclasses may hold more."""
+    if type(x) is np.random.Generator:
+        bits = x.bit_generator
+        return type(bits).__name__ in KINDS and type(bits.seed_seq) in SEEDS
+    return type(x) in (np.random.RandomState, random.Random)
+
+
+def memory(dice: Any) -> int:
+    """What tells two generators apart: they may draw from the same bits."""
+    if isinstance(dice, np.random.Generator):
+        return id(dice.bit_generator)
+    return id(dice._bit_generator if isinstance(dice, np.random.RandomState) else dice)
 
 
 def save(dice: Any) -> dict[str, Any]:
-    """A generator's state."""
+    """A generator's state, and what its next children will come from."""
     if isinstance(dice, np.random.Generator):
-        return {"numpy": _plain(dice.bit_generator.state)}
+        bits = dice.bit_generator
+        return {"numpy": _plain(bits.state), "seeds": _seeds(bits.seed_seq)}
     if isinstance(dice, np.random.RandomState):
         return {"legacy": _plain(dice.get_state(legacy=False))}
     version, words, gauss = dice.getstate()
@@ -28,16 +39,15 @@ def save(dice: Any) -> dict[str, Any]:
 def load(state: dict[str, Any], present: Any) -> Any:
     """A generator in that state: the present one if it is of the kind, else a new one."""
     if "numpy" in state:
-        name = state["numpy"]["bit_generator"]
+        name, seeds = state["numpy"]["bit_generator"], state["seeds"]
         if name not in KINDS:
             raise ValueError(f"no generator is called {name}")
-        fits = isinstance(present, np.random.Generator)
-        if not fits or type(present.bit_generator).__name__ != name:
-            present = np.random.Generator(getattr(np.random, name)())
+        if not (is_dice(present) and _alike(present, name, seeds)):
+            present = np.random.Generator(getattr(np.random, name)(_sequence(seeds)))
         present.bit_generator.state = _arrays(state["numpy"])
         return present
     if "legacy" in state:
-        old = isinstance(present, np.random.RandomState)
+        old = type(present) is np.random.RandomState
         legacy = present if old else np.random.RandomState()
         legacy.set_state(_arrays(state["legacy"]))
         return legacy
@@ -45,6 +55,32 @@ def load(state: dict[str, Any], present: Any) -> Any:
     plain = present if type(present) is random.Random else random.Random()
     plain.setstate((version, tuple(words), None if gauss is None else float.fromhex(gauss)))
     return plain
+
+
+def _alike(present: Any, name: str, seeds: Any) -> bool:
+    bits: Any = getattr(present, "bit_generator", None)
+    return type(bits).__name__ == name and _seeds(bits.seed_seq) == seeds
+
+
+def _seeds(sequence: Any) -> dict[str, Any] | None:
+    """Where `spawn` takes its children from."""
+    if not isinstance(sequence, np.random.SeedSequence):
+        return None
+    entropy = sequence.entropy
+    words = entropy if entropy is None or isinstance(entropy, int) else [*map(int, entropy)]
+    return {
+        "entropy": words,
+        "spawn_key": [int(word) for word in sequence.spawn_key],
+        "pool_size": sequence.pool_size,
+        "n_children_spawned": sequence.n_children_spawned,
+    }
+
+
+def _sequence(seeds: Any) -> Any:
+    """A sequence with these seeds; None: of a generator that has none."""
+    if seeds is None:
+        return None
+    return np.random.SeedSequence(**seeds | {"spawn_key": tuple(seeds["spawn_key"])})
 
 
 def _plain(state: Any) -> Any:

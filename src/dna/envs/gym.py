@@ -147,8 +147,8 @@ class GymVector:
                 return elapsed | mujoco.snapshot(self.envs)
             try:
                 saved = [graph.save(env) for env in self.envs]
-            except graph.Opaque:
-                raise no_snapshot(self.name) from None
+            except graph.Opaque as thing:
+                raise no_snapshot(self.name, thing) from None
         parts = enumerate(saved)
         return elapsed | {f"{i}/{name}": a for i, part in parts for name, a in part.items()}
 

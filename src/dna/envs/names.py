@@ -5,6 +5,8 @@ loaded already: nothing is imported, and nothing is called.
 """
 
 import sys
+import types
+import zlib
 from enum import Enum, Flag
 from typing import Any
 
@@ -17,9 +19,34 @@ def of_type(x: object) -> str:
 def of(x: Any) -> str:
     """A function, class, module or the like; of other things their class and what they say."""
     name = getattr(x, "__qualname__", None) or getattr(x, "__name__", None)
-    if isinstance(name, str):
-        return f"{getattr(x, '__module__', '')}.{name}"
-    return of_type(x)
+    if not isinstance(name, str):
+        return of_type(x)
+    text = f"{getattr(x, '__module__', '')}.{name}"
+    # Two lambdas of one line have one name.
+    return f"{text}#{_code(x.__code__):08x}" if isinstance(x, types.FunctionType) else text
+
+
+def _code(code: types.CodeType) -> int:
+    """What a function does, not where it stands."""
+    consts = [
+        _code(one) if isinstance(one, types.CodeType) else _constant(one)
+        for one in code.co_consts
+    ]
+    return zlib.crc32(repr((code.co_code.hex(), consts, code.co_names)).encode())
+
+
+def _constant(x: object) -> str:
+    return repr(sorted(map(repr, x)) if isinstance(x, frozenset) else x)
+
+
+def belongs(x: object) -> bool:
+    """Whether a function is part of the program: found again by its name, made but once."""
+    if isinstance(x, types.BuiltinFunctionType):
+        return isinstance(x.__self__, types.ModuleType | type | None)
+    if not isinstance(x, types.FunctionType):
+        return False
+    found: Any = _loaded(f"{x.__module__}.{x.__qualname__}")
+    return (found.__func__ if isinstance(found, staticmethod) else found) is x
 
 
 def member(x: Enum) -> str | int:

@@ -22,7 +22,7 @@ from dna.envs.actions import action_codec, uniform_rows
 from dna.envs.guard import guard
 from dna.envs.packing import PackedCodec, row_of
 from dna.envs.spaces import ObservationCodec, check_finite
-from dna.errors import BadInput, EnvironmentFailure
+from dna.errors import BadInput, EnvironmentFailure, Unsaveable
 from dna.spaces import MASK
 
 
@@ -145,8 +145,8 @@ class VectorAdapter:
             own = {"resetting": self.resetting.copy()}
             own |= {} if self.legal is None else {"legal": self.legal.copy()}
             return own | graph.save(self.env)
-        except graph.Opaque:
-            raise no_snapshot(self.name) from None
+        except graph.Opaque as thing:
+            raise no_snapshot(self.name, thing) from None
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Into a vector environment made alike."""
@@ -172,9 +172,9 @@ class VectorAdapter:
         self.env.close()
 
 
-def no_snapshot(name: str) -> EnvironmentFailure:
-    """Why an inexact environment cannot be saved; ask `inexact` first."""
-    return EnvironmentFailure(f"{name}: its state cannot be saved; start new episodes instead")
+def no_snapshot(name: str, thing: Exception | str = "its state") -> Unsaveable:
+    """Why an environment cannot be saved; `inexact` tells of those that never can."""
+    return Unsaveable(f"{name}: {thing} cannot be saved; start new episodes instead")
 
 
 def _mode(env: GymnasiumVectorEnv[Any, Any, Any]) -> AutoresetMode:

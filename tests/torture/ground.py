@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,25 +84,46 @@ def timed(name: str) -> Iterator[Outcome]:
     outcome.seconds = time.perf_counter() - start
 
 
+def _counter() -> Callable[[], int]:
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return steps
+
+    return count
+
+
+class Foe:
+    """Something that is found by what it is, not by its name."""
+
+
 class Toy(gymnasium.Env):
-    """A few numpy numbers that depend on everything that happened before."""
+    """A few numbers that depend on everything that happened before, kept in odd places."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(-10, 10, (3,), np.float32)
         self.action_space = spaces.Discrete(2)
-        self.state, self.t = np.zeros(3), 0
+        self.state, self.t, self.count = np.zeros(3), 0, _counter()
+        self.past: Any = None
+        self.foes = {Foe(): 0.1, Foe(): 0.2}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
         self.state, self.t = self.np_random.normal(size=3), 0
+        self.past, (self.own,) = deque(maxlen=3), self.np_random.spawn(1)
         return self.state.astype(np.float32), {}
 
     def step(self, action: Any) -> Any:
         self.t += 1
         self.state = np.tanh(self.state + (2 * int(action) - 1) * 0.3)
-        self.state += 0.1 * self.np_random.normal(size=3)
+        self.state += 0.1 * self.own.normal(size=3) + 0.01 * (self.count() % 7)
+        self.past.append(float(self.state[0]))
+        self.foes = {foe: 0.9 * worth + self.past[0] for foe, worth in self.foes.items()}
         ended = bool(self.np_random.random() < 0.05)
-        return self.state.astype(np.float32), float(self.state.sum()), ended, self.t >= 30, {}
+        reward = float(self.state.sum()) + sum(self.past) + 0.1 * sum(self.foes.values())
+        return self.state.astype(np.float32), reward, ended, self.t >= 30, {}
 
 
 @dataclass(frozen=True)
@@ -129,10 +151,11 @@ class Work:
         """A checkpoint at every iteration or two."""
         return How(threads=1, checkpoint_every=64, tensorboard=False, **more)
 
-    def train(self, path: Path, **more: Any) -> None:
+    def train(self, path: Path, sinks: Sequence[Any] = (), **more: Any) -> None:
         """In this process."""
         source = self.source or (Toy if self.env == TOY else None)
-        dna.train.train(self.config, SEED, path, how=self.how(**more), source=source)
+        how = self.how(**more)
+        dna.train.train(self.config, SEED, path, how=how, source=source, sinks=sinks)
 
     @property
     def digest(self) -> str:

@@ -60,6 +60,21 @@ PLACES: list[Place] = [
 ]  # fmt: skip
 #: Columns of the rollout that estimate gives.
 COLUMNS = ("advantage", "v_targ", "log_prob")
+PHASES = ("policy", "value", "distil")
+#: Begin of a case's name → what the line must name: the first thing that it spoils.
+NAMED: dict[str, tuple[str, ...]] = {
+    "policy weight": ("π's output", "distil/", "networks/policy"),
+    "value weight": ("advantage", "value/", "networks/value"),
+    "policy exp": ("policy/",),
+    "value exp": ("value/",),
+    "distil exp": ("distil/",),
+    "observation": ("π's output", "observation/"),
+    "reward": ("advantage", "reward/"),
+    "state acted on": ("π's output",),
+    **{name: (name,) for name in COLUMNS},
+    **{f"loss of {name}": (f"{name}/",) for name in PHASES},
+    "gradient": ("gradient_norm",),
+}
 
 
 def nonfinites(root: Path, most: int | None = None) -> Outcome:
@@ -71,9 +86,7 @@ def nonfinites(root: Path, most: int | None = None) -> Outcome:
         expected = fingerprint(root / "whole")
         cases = [(n, b, _before(p, b)) for n, p in PLACES for b in (np.nan, np.inf)]
         cases += [(c, b, _column(c, b)) for c in COLUMNS for b in (np.nan, np.inf, -np.inf)]
-        cases += [
-            (f"loss of {p}", b, _loss(p, b)) for p in ("policy", "value") for b in (np.nan,)
-        ]
+        cases += [(f"loss of {p}", b, _loss(p, b)) for p in PHASES for b in (np.nan,)]
         cases += [("gradient", b, _gradient(b)) for b in (np.nan, np.inf)]
         step = 1 if most is None else max(1, len(cases) // most)
 
@@ -160,7 +173,8 @@ def _one(
     child = Child(lambda: work.train(folder), folder.with_suffix(".log"), before)
     code, newest = child.wait(60), child.newest()
     said = child.said()
-    stopped = code == 4 and ("not finite" in said or "became" in said)
+    words = next(words for start, words in NAMED.items() if name.startswith(start))
+    stopped = code == 4 and any(word in said for word in words) and "(iteration " in said
     dumped = (folder / "nonfinite.safetensors").is_file()
     trouble = finish(work, folder)
     same = not trouble and fingerprint(folder) == expected

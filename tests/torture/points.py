@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dna import disk, keeping
+from helpers import Stopper
 from torture.ground import (
     Child,
     Outcome,
@@ -19,9 +20,12 @@ from torture.ground import (
     shared_out,
     timed,
 )
+from torture.power import Unsynced
 
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
-FAULTS = ("crash", "EIO", "ENOSPC", "short write", "full disk")
+FAULTS = ("crash", "power", "EIO", "ENOSPC", "short write", "full disk")
+#: Iterations after which the run is stopped whose resuming is disturbed.
+HALF = 3
 
 
 class Faults:
@@ -29,6 +33,7 @@ class Faults:
 
     def __init__(self, kind: str, at: int, count: Callable[[int], None]) -> None:
         self.kind, self.at, self.seen, self.count = kind, at, 0, count
+        self.unsynced = Unsynced()
 
     def install(self) -> None:
         keeping.PAUSES = (0.0, 0.0)
@@ -41,12 +46,18 @@ class Faults:
             self.count(self.seen)
             if self.seen == self.at or (self.kind == "full disk" and self.seen > self.at):
                 words = self._strike(name, words)
-            return operation(*words)
+            existed = isinstance(words[0], Path) and words[0].exists()
+            result = operation(*words)
+            if self.kind == "power":
+                self.unsynced.note(name, words, existed)
+            return result
 
         return call
 
     def _strike(self, name: str, words: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self.kind == "crash":
+        if self.kind == "power":
+            self.unsynced.lose()
+        if self.kind in ("crash", "power"):
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.kind in ERRORS:
             raise OSError(ERRORS[self.kind], os.strerror(ERRORS[self.kind]))
@@ -58,7 +69,7 @@ class Faults:
 
 
 def operations(work: Work, folder: Path) -> int:
-    """How many a run makes from beginning to end."""
+    """How many a run makes from here to its end."""
     counter = folder.with_suffix(".count")
 
     def before() -> None:
@@ -70,26 +81,43 @@ def operations(work: Work, folder: Path) -> int:
     return int(counter.read_text())
 
 
+def half_of(work: Work, folder: Path) -> None:
+    """A run that was stopped, with its newest checkpoint damaged: resuming has much to do."""
+    child = Child(lambda: work.train(folder, sinks=[Stopper(HALF)]), folder.with_suffix(".log"))
+    assert child.wait(120) == 75, child.said()
+    child.newest()
+    newest = max((folder / "checkpoints").iterdir()) / "rank0.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+
+
 def points(root: Path, most: int | None = None) -> Outcome:
-    """Every operation of a run, or `most` of them evenly; each with every fault."""
+    """Every operation of a run and a resumed one, or `most` evenly; each with every fault."""
     work = Work("dna", "toy", interactions=384)
-    with timed("file operation that crashes or fails") as outcome:
-        total = operations(work, root / "whole")
+    with timed("file operation that crashes, fails or loses what was not synced") as outcome:
+        half_of(work, root / "half")
+        total = {"whole": operations(work, root / "whole")}
         expected = fingerprint(root / "whole")
-        step = 1 if most is None else max(1, total // most)
+        shutil.copytree(root / "half", root / "resumed")
+        total["resumed"] = operations(work, root / "resumed")
+        everything = sum(total.values())
+        step = 1 if most is None else max(1, everything // most)
         # A disk that stays full is the same story from anywhere: fewer points will do.
         cases = [
-            (kind, at)
+            (start, kind, at)
+            for start in total
             for kind in FAULTS
-            for at in range(1, total + 1, step * (5 if kind == "full disk" else 1))
+            for at in range(1, total[start] + 1, step * (5 if kind == "full disk" else 1))
         ]
 
-        def one(case: tuple[str, int], part: Outcome) -> None:
-            kind, at = case
-            _one(root / f"{kind}{at}", work, kind, at, expected, part)
+        def one(case: tuple[str, str, int], part: Outcome) -> None:
+            start, kind, at = case
+            folder = root / f"{start}-{kind}{at}"
+            if start == "resumed":
+                shutil.copytree(root / "half", folder)
+            _one(folder, work, kind, at, expected, part)
 
         shared_out(outcome, cases, one)
-        outcome.notes.insert(0, f"{total} operations in a run")
+        outcome.notes.insert(0, f"{everything} operations in a run and a resumed one")
     return outcome
 
 
@@ -102,9 +130,9 @@ def _one(
     child = Child(lambda: work.train(folder), folder.with_suffix(".log"), before)
     code = child.wait(60)
     newest = child.newest()
-    fine = code in {"crash": (-9,), "short write": (0,)}.get(kind, (0, 6))
+    fine = code in {"crash": (-9,), "power": (-9,), "short write": (0,)}.get(kind, (0, 6))
     said = child.said()
-    plain = len(said.splitlines()) <= 8 and "Traceback" not in said
+    plain = len(said.splitlines()) <= 12 and "Traceback" not in said
     if not intact(work, folder, newest):
         outcome.lost += 1
     trouble = finish(work, folder)

@@ -94,9 +94,12 @@ def said(log: Path) -> list[str]:
 
 
 def exit_codes(log: Path) -> set[int]:
-    """The exit codes of ranks, as torchrun's report lists them."""
+    """The exit codes of ranks, as torchrun's report lists them.
+
+    Those that it ended itself (SIGTERM) because another one had left are not among them.
+    """
     found = re.findall(r"exitcode *: *(-?[0-9]+)", log.read_text(errors="replace"))
-    return {int(code) for code in found}
+    return {int(code) for code in found} - {-15}
 
 
 def workers(process: subprocess.Popen[bytes]) -> dict[int, int]:

@@ -6,6 +6,7 @@ along (format 2): films show V_V beside V_π.
 """
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,7 +119,9 @@ def load_policy(folder: Path) -> SavedPolicy:
         obs = ObservationSpec.from_json(tree["observation"])
         action = ActionSpec.from_json(tree["action"])
         tensors = tensors_from(files["policy.safetensors"], str(folder))
-        with torch.device("meta"):  # sizes without memory: a stranger may claim any
+        # Sizes without memory: a stranger may claim any. Your own encoders are on the CPU.
+        own = settings.encoder.startswith("custom:")
+        with nullcontext() if own else torch.device("meta"):
             network = PolicyNetwork(settings, obs, action, tree["projection"])
             value = None
             if tree["format"] > 1 and tree["value"]:

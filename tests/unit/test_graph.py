@@ -414,3 +414,18 @@ def _twins():
 )
 def test_memory_that_nobody_sees_is_named(thing):
     assert "cannot be saved" in (graph.opaque(box(thing), "box") or "")
+
+
+def test_sets_come_out_in_the_same_order_or_are_named():
+    rng, alike = random.Random(1), 0
+    for size in range(60):
+        cells = {(rng.randrange(9), rng.randrange(9)) for _ in range(size % 12)}
+        numbers = {rng.randrange(100) for _ in range(size % 20)}
+        one = box([cells, numbers])
+        if graph.opaque(one, "box") is None:
+            found = copied(one, box(None)).thing
+            assert [list(each) for each in found] == [list(cells), list(numbers)]
+            alike += 1
+    assert alike > 10
+    words = {"north", "south", "east", "west"}  # of these no process knows the order
+    assert copied(box(words), box(None)).thing == words

@@ -9,6 +9,7 @@ from torture.environments import environment_faults
 from torture.ground import warm_up
 from torture.hostile import hostile
 from torture.kills import kills
+from torture.museum import EXHIBITS, ROOT
 from torture.nonfinite import nonfinites
 from torture.points import points
 from torture.preemption import preemption
@@ -79,3 +80,10 @@ def test_a_long_run_leaks_nothing(tmp_path):
     outcome = endurance(tmp_path, 100)
     leaks = [note for note in outcome.notes[1:] if not note.startswith("saving took")]
     assert leaks == []  # how long saving takes is for `make torture` on a quiet machine
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda one: one.what)
+def test_every_bug_of_the_museum_can_be_brought_in(exhibit):
+    """The whole museum takes minutes; that its patches fit the source is seen here."""
+    text = (ROOT / "src" / "dna" / exhibit.file).read_text()
+    assert text.count(exhibit.old) == 1

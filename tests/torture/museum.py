@@ -36,7 +36,7 @@ class Exhibit:
 EXHIBITS = [
     Exhibit(
         "resume is not identical: environments start anew",
-        "checkpoint.py",
+        "env_state.py",
         "    if not state:\n",
         "    if state or not state:\n",
         CARTPOLE,

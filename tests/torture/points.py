@@ -26,6 +26,9 @@ ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 FAULTS = ("crash", "power", "EIO", "ENOSPC", "short write", "full disk")
 #: Iterations after which the run is stopped whose resuming is disturbed.
 HALF = 3
+#: Lines that a disturbed run may say at most. A resumed one also names the checkpoint that was
+#: damaged and the one it goes on from: two warnings, each with its source line.
+LINES = {"whole": 8, "resumed": 12}
 
 
 class Faults:
@@ -114,7 +117,7 @@ def points(root: Path, most: int | None = None) -> Outcome:
             folder = root / f"{start}-{kind}{at}"
             if start == "resumed":
                 shutil.copytree(root / "half", folder)
-            _one(folder, work, kind, at, expected, part)
+            _one(folder, work, (kind, at, LINES[start]), expected, part)
 
         shared_out(outcome, cases, one)
         outcome.notes.insert(0, f"{everything} operations in a run and a resumed one")
@@ -122,8 +125,14 @@ def points(root: Path, most: int | None = None) -> Outcome:
 
 
 def _one(
-    folder: Path, work: Work, kind: str, at: int, expected: dict[str, str], outcome: Outcome
+    folder: Path,
+    work: Work,
+    fault: tuple[str, int, int],
+    expected: dict[str, str],
+    outcome: Outcome,
 ) -> None:
+    kind, at, lines = fault
+
     def before() -> None:
         Faults(kind, at, lambda seen: None).install()
 
@@ -132,7 +141,7 @@ def _one(
     newest = child.newest()
     fine = code in {"crash": (-9,), "power": (-9,), "short write": (0,)}.get(kind, (0, 6))
     said = child.said()
-    plain = len(said.splitlines()) <= 12 and "Traceback" not in said
+    plain = len(said.splitlines()) <= lines and "Traceback" not in said
     if not intact(work, folder, newest):
         outcome.lost += 1
     trouble = finish(work, folder)

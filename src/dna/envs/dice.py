@@ -29,9 +29,9 @@ def save(dice: Any) -> dict[str, Any]:
     """A generator's state, and what its next children will come from."""
     if isinstance(dice, np.random.Generator):
         bits = dice.bit_generator
-        return {"numpy": _plain(bits.state), "seeds": _seeds(bits.seed_seq)}
+        return {"numpy": plain(bits.state), "seeds": _seeds(bits.seed_seq)}
     if isinstance(dice, np.random.RandomState):
-        return {"legacy": _plain(dice.get_state(legacy=False))}
+        return {"legacy": plain(dice.get_state(legacy=False))}
     version, words, gauss = dice.getstate()
     return {"python": [version, list(words), None if gauss is None else gauss.hex()]}
 
@@ -83,9 +83,9 @@ def _sequence(seeds: Any) -> Any:
     return np.random.SeedSequence(**seeds | {"spawn_key": tuple(seeds["spawn_key"])})
 
 
-def _plain(state: Any) -> Any:
+def plain(state: Any) -> Any:
     if isinstance(state, dict):
-        return {key: _plain(value) for key, value in state.items()}
+        return {key: plain(value) for key, value in state.items()}
     if isinstance(state, np.ndarray):
         return {"words": [int(word) for word in state], "dtype": state.dtype.str}
     if isinstance(state, float):

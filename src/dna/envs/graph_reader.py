@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from dna.envs import dice, names
+from dna.envs import dice, layout, names
 from dna.envs.graph_writer import CONTAINERS, Array, memory_of
 
 
@@ -119,14 +119,23 @@ class Reader:
             return array[()]
         fits = type(present) is np.ndarray and present.flags.writeable
         fits = fits and (present.shape, present.dtype) == (array.shape, array.dtype)
+        lies = node.get("layout", layout.of_array(array))
+        fits = fits and layout.of_array(present) == lies
         if "shared" in node:
             memory = memory_of(present)
             if not fits or self.memory.setdefault(node["shared"], memory) != memory:
                 raise Mismatch("arrays that looked into one memory no longer do")
         if not fits:
-            return array.copy()
+            return self._laid_out(array, lies)
         present[...] = array  # whoever else holds it sees it too
         return present
+
+    @staticmethod
+    def _laid_out(array: Array, lies: list[int]) -> Array:
+        try:
+            return layout.laid_out(array, lies)
+        except layout.Unlike as thing:
+            raise Mismatch(f"{thing} cannot be put back") from None
 
     def _dict(self, pairs: list[Any], present: Any, number: int) -> None:
         made = self.made[number] = present if type(present) is dict else {}

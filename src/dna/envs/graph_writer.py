@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
-from dna.envs import dice, names
+from dna.envs import dice, layout, names
 
 Array = npt.NDArray[Any]
 #: Part of the program, not of its state.
@@ -32,8 +32,6 @@ FOREIGN = (
 SAMPLED = ("_np_random", "spaces", "feature_space", "node_space", "edge_space")
 #: How many objects a graph may have.
 MOST_NODES = 200_000
-#: How many orders of a set are tried.
-MOST_TURNS = 50
 
 
 class Opaque(Exception):
@@ -94,8 +92,15 @@ class Writer:
 
     def _container(self, name: str, x: Any) -> dict[str, Any]:
         more = {"maxlen": x.maxlen} if name == "deque" else {}
-        items = _insertions(x) if name in ("set", "frozenset") else x
+        items = self._insertions(x) if name in ("set", "frozenset") else x
         return {name: [self.node(item) for item in items], **more}
+
+    @staticmethod
+    def _insertions(x: Any) -> list[Any]:
+        try:
+            return layout.insertions(x)
+        except layout.Unlike as thing:
+            raise Opaque(str(thing)) from None
 
     def _dice(self, x: Any) -> dict[str, Any]:
         inner = dice.memory(x)
@@ -126,8 +131,10 @@ class Writer:
     def _array(self, x: Any) -> dict[str, Any]:
         if x.dtype.hasobject or x.dtype.fields is not None:
             raise Opaque(f"an array of {x.dtype}")
-        name, array = f"array/{len(self.arrays)}", np.array(x)
+        name, array = f"array/{len(self.arrays)}", np.array(x, order="C")
         what = {"array": name, "scalar": isinstance(x, np.generic)}
+        if isinstance(x, np.ndarray) and layout.of_array(x) != layout.of_array(array):
+            what["layout"] = layout.of_array(x)
         if not _of_numbers(array.dtype):  # text, dates, foreign byte orders
             what |= {"dtype": array.dtype.str, "shape": list(array.shape)}
             array = np.frombuffer(array.tobytes(), np.uint8)
@@ -144,28 +151,6 @@ class Writer:
         if len(found) > 1:
             for one in found:
                 one["shared"] = owner
-
-
-def _insertions(x: Any) -> list[Any]:
-    """A set's items in an order in which to put them in, so that they come out as they do now.
-
-    What hashes differently in every process comes out in any order anyway.
-    """
-    items = list(x)
-    if not all(_hashes_alike(item) for item in items):
-        return items
-    for k in range(min(len(items), MOST_TURNS) or 1):  # those that had to wrap around go last
-        turned = items[k:] + items[:k]
-        if list(type(x)(turned)) == items:
-            return turned
-    raise Opaque("a set in an order that cannot be made again")
-
-
-def _hashes_alike(x: object) -> bool:
-    """In every process."""
-    if type(x) is tuple:
-        return all(_hashes_alike(item) for item in x)
-    return type(x) in (bool, int, float) or isinstance(x, np.number)
 
 
 def memory_of(x: Any) -> int:

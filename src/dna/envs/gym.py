@@ -17,6 +17,7 @@ from dna.envs import ALL, Array, Factory, Making, State, Step, graph, mujoco
 from dna.envs.actions import action_codec, meanings_of, uniform_rows
 from dna.envs.guard import close, guard
 from dna.envs.packing import PackedCodec
+from dna.envs.shared_dice import SharedDice
 from dna.envs.spaces import ObservationCodec, check_finite
 from dna.envs.vector import no_snapshot
 from dna.errors import BadInput, EnvironmentFailure
@@ -44,6 +45,7 @@ class GymVector:
         self.elapsed = np.zeros(self.agents, dtype=np.int64)
         self.upcoming: dict[int, int] = {}  # agent → seed of its next episode
         self.fps = int((self.envs[0].metadata or {}).get("render_fps") or 15)
+        self.dice = SharedDice(self.name)
         self.mujoco = all(mujoco.exact(env) for env in self.envs)
         self.threads = min(making.threads or 1, self.agents)
         self.pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
@@ -67,7 +69,7 @@ class GymVector:
         """Every environment from its own hashed seed."""
         obs = self._obs.empty(self.agents)
         self.elapsed[:] = 0
-        with guard(self.name):
+        with guard(self.name), self.dice.watched():
             for i, env in enumerate(self.envs):
                 obs[i] = self._obs.encode(*env.reset(seed=self.seeds[i]))
         check_finite("observation", self._obs.numbers(obs))
@@ -85,16 +87,20 @@ class GymVector:
             final_obs={},
         )
         rows = np.flatnonzero(out.valid)
-        if self.pool is None:
-            self._step_rows(rows, action, out)
-        else:
-            parts = np.array_split(rows, self.threads)
-            list(self.pool.map(lambda part: self._step_rows(part, action, out), parts))
+        with self.dice.watched():
+            self._step_all(rows, action, out)
         check_finite("observation", self._obs.numbers(out.obs[rows]), rows)
         check_finite("reward", out.reward)
         if self.legal is not None:
             self.legal[rows] = self._obs.legal(out.obs[rows])
         return out
+
+    def _step_all(self, rows: Array, action: Array, out: Step) -> None:
+        if self.pool is None:
+            self._step_rows(rows, action, out)
+        else:
+            parts = np.array_split(rows, self.threads)
+            list(self.pool.map(lambda part: self._step_rows(part, action, out), parts))
 
     def _step_rows(self, rows: Array, action: Array, out: Step) -> None:
         for i in rows:
@@ -135,10 +141,13 @@ class GymVector:
     @property
     def inexact(self) -> str | None:
         """What of the first environment cannot be saved, if anything."""
-        return None if self.mujoco else graph.opaque(self.envs[0], self.name)
+        own = None if self.mujoco else graph.opaque(self.envs[0], self.name)
+        return self.dice.inexact or own
 
     def snapshot(self) -> State:
         """The environments' own state and our count of steps."""
+        if self.dice.drawn:
+            raise no_snapshot(self.name, f"the state of {self.dice.drawn}")
         elapsed = {"elapsed": self.elapsed.copy()}
         if self.legal is not None:
             elapsed["legal"] = self.legal.copy()

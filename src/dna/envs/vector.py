@@ -21,6 +21,7 @@ from dna.envs import ALL, Array, State, Step, graph
 from dna.envs.actions import action_codec, uniform_rows
 from dna.envs.guard import guard
 from dna.envs.packing import PackedCodec, row_of
+from dna.envs.shared_dice import SharedDice
 from dna.envs.spaces import ObservationCodec, check_finite
 from dna.errors import BadInput, EnvironmentFailure, Unsaveable
 from dna.spaces import MASK
@@ -44,6 +45,7 @@ class VectorAdapter:
         self.agents = env.num_envs
         self.seeds = seeds
         self.mode = _mode(env)
+        self.dice = SharedDice(self.name)
         self._action = action_codec(env.single_action_space)
         self._obs = self._codec()
         self.legal: Array | None = None  # [A, C] what may be chosen next; None: everything
@@ -63,7 +65,7 @@ class VectorAdapter:
     def reset(self) -> Array:
         """First observations; each environment gets its own hashed seed."""
         self.resetting[:] = False
-        with guard(self.name):
+        with guard(self.name), self.dice.watched():
             obs, info = self.env.reset(seed=self._seed())
         return self._encode(obs, info)
 
@@ -76,7 +78,7 @@ class VectorAdapter:
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
         """One step of all; `active` is not for vector environments (`can_hold`)."""
         assert active is None, "a VectorEnv cannot hold some of its environments"
-        with guard(self.name):
+        with guard(self.name), self.dice.watched():
             obs, reward, terminated, truncated, info = self.env.step(
                 self._action.decode_batch(action)
             )
@@ -137,10 +139,12 @@ class VectorAdapter:
     @property
     def inexact(self) -> str | None:
         """What of the vector environment cannot be saved, if anything."""
-        return graph.opaque(self.env, self.name)
+        return self.dice.inexact or graph.opaque(self.env, self.name)
 
     def snapshot(self) -> State:
         """The object graph of the vector environment, and which rows reset next."""
+        if self.dice.drawn:
+            raise no_snapshot(self.name, f"the state of {self.dice.drawn}")
         try:
             own = {"resetting": self.resetting.copy()}
             own |= {} if self.legal is None else {"legal": self.legal.copy()}

@@ -52,6 +52,7 @@ class Estimate:
     big: float  # |G_big|²
     small: tuple[float, ...]  # |G_small|², one for each small mini-batch
     along: tuple[float, ...]  # G_small · G_big, which tells how sure |G_big|² is
+    rows: int | None = None  # that both are drawn from; None: B_big is all of them
 
     @property
     def g2(self) -> float:
@@ -73,6 +74,18 @@ class Estimate:
         return unbiased(self.big, norm**2, self.b_big, self.b_small)
 
     @property
+    def paired(self) -> tuple[float, float]:
+        """(|𝒢|², 𝒮) without bias, 𝒮 = mean |G_small − G_big|² / (1/B_small − 1/B_big).
+
+        Never negative, and it scatters less than algorithm 2's: the length of G does not
+        enter. Where B_big is not all rows, the two are 1/B_small + 1/B_big − 2/rows apart.
+        """
+        rows = self.rows or self.b_big
+        apart = self.big + statistics.fmean(self.small) - 2 * statistics.fmean(self.along)
+        s = max(0.0, apart) / (1 / self.b_small + 1 / self.b_big - 2 / rows)
+        return self.big - s / self.b_big, s
+
+    @property
     def spread(self) -> Spread:
         """How far |𝒢|² and 𝒮 scatter, for gradients that are nearly normal.
 
@@ -89,7 +102,8 @@ class Estimate:
 
     def reading(self) -> "Reading":
         """What this measurement alone says."""
-        return Reading(self.g2, self.s, self.spread, authors_ratio(*self.authors))
+        ratio = authors_ratio(*self.authors)
+        return Reading(self.g2, self.s, self.spread, ratio, self.paired)
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,7 @@ class Reading:
     s: float
     spread: Spread
     authors: float  # B_simple in the authors' way
+    paired: tuple[float, float]  # |𝒢|² and 𝒮 in the paired form
 
     @property
     def b_simple(self) -> float | None:
@@ -115,6 +130,12 @@ class Reading:
     def authors_sigma(self) -> float | None:
         """σ in the authors' way."""
         return _root(self.authors)
+
+    @property
+    def paired_sigma(self) -> float | None:
+        """σ from the paired form."""
+        g2, s = self.paired
+        return _root(s / g2) if g2 > 0 else None
 
     @property
     def interval(self) -> tuple[float, float | None]:
@@ -143,13 +164,18 @@ def pooled(estimates: Sequence[Estimate]) -> Reading:
         statistics.fmean(one.s for one in spreads),
         statistics.fmean(one.both for one in spreads),
     )
-    theirs = [one.authors for one in estimates]
     return Reading(
         statistics.fmean(one.g2 for one in estimates),
         statistics.fmean(one.s for one in estimates),
         mean.times(1 / count),
-        authors_ratio(*(statistics.fmean(column) for column in zip(*theirs, strict=True))),
+        authors_ratio(*_means([one.authors for one in estimates])),
+        _means([one.paired for one in estimates]),
     )
+
+
+def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    left, right = zip(*pairs, strict=True)
+    return statistics.fmean(left), statistics.fmean(right)
 
 
 class NoiseScale:
@@ -158,7 +184,7 @@ class NoiseScale:
     The authors' code smooths both; that ratio is kept beside it.
     """
 
-    FIELDS = ("g2", "variance", "authors_g2", "authors_s")
+    FIELDS = ("g2", "variance", "authors_g2", "authors_s", "paired_g2")
 
     def __init__(self, alpha: float = 0.9) -> None:
         self.alpha = alpha
@@ -166,15 +192,20 @@ class NoiseScale:
 
     def update(self, new: Estimate) -> Reading:
         """|𝒢|² ← α |𝒢|²_old + (1 − α) |𝒢|²_new; the first estimate stands for itself."""
-        spread, (theirs_g2, theirs_s) = new.spread, new.authors
+        spread, (theirs_g2, theirs_s), (paired_g2, paired_s) = (
+            new.spread,
+            new.authors,
+            new.paired,
+        )
         found = {"g2": new.g2, "authors_g2": theirs_g2, "authors_s": theirs_s}
+        found |= {"paired_g2": paired_g2}
         old, alpha = self.averages, self.alpha if self.averages else 0.0
-        now = {k: alpha * old.get(k, 0.0) + (1 - alpha) * v for k, v in found.items()}
+        now = {k: alpha * old[k] + (1 - alpha) * v if k in old else v for k, v in found.items()}
         variance = alpha**2 * old.get("variance", 0.0) + (1 - alpha) ** 2 * spread.g2
         self.averages = now | {"variance": variance}
         smoothed = Spread(variance, spread.s, (1 - alpha) * spread.both)
         ratio = authors_ratio(now["authors_g2"], now["authors_s"])
-        return Reading(now["g2"], new.s, smoothed, ratio)
+        return Reading(now["g2"], new.s, smoothed, ratio, (now["paired_g2"], paired_s))
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
         """What a checkpoint holds."""
@@ -208,7 +239,8 @@ class NoiseScale:
             one = gradient(loss_fn, weights, rows, drawn)
             small.append(float(one @ one))
             along.append(float(one @ big))
-        return Estimate(sizes.b_small, b_big, float(big @ big), tuple(small), tuple(along))
+        norms = float(big @ big), tuple(small), tuple(along)
+        return Estimate(sizes.b_small, b_big, *norms, rows=len(rows))
 
 
 def _root(x: float | None) -> float | None:

@@ -53,8 +53,9 @@ class Probe:
         self.iteration = iteration
 
     def due(self, phase: AnyPhase) -> bool:
-        """Every so many of the iterations on which the phase runs, the first included."""
-        return self.iteration // phase.every % self.settings.every == 0
+        """Every so many of the iterations on which the phase runs, and the first few."""
+        count = self.iteration // phase.every
+        return count % self.settings.every == 0 or count < (self.settings.first or 0)
 
     def __call__(self, phase: AnyPhase, data: Experience, progress: float) -> dict[str, float]:
         """`noise/<phase>/…` of this iteration; empty when none is due."""
@@ -126,7 +127,7 @@ class _Real:
 
 def named(phase: str, reading: Reading) -> dict[str, float]:
     """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0) is missing, not made up."""
-    low, high = reading.interval
+    (low, high), (paired_g2, paired_s) = reading.interval, reading.paired
     found = {
         "sigma": reading.sigma,
         "b_simple": reading.b_simple,
@@ -135,5 +136,8 @@ def named(phase: str, reading: Reading) -> dict[str, float]:
         "b_simple_low": low,
         "b_simple_high": high,
         "sigma_authors": reading.authors_sigma,
+        "sigma_paired": reading.paired_sigma,
+        "g2_paired": paired_g2,
+        "s_paired": paired_s,
     }
     return {f"noise/{phase}/{k}": v for k, v in found.items() if v is not None}

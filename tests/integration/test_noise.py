@@ -82,7 +82,7 @@ def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
 
 def reading(b_simple, error=0.1):
     """|𝒢|² = 1 with a standard error, 𝒮 nearly certain."""
-    return Reading(1.0, b_simple, Spread(error**2, 0.01, 0.0), b_simple)
+    return Reading(1.0, b_simple, Spread(error**2, 0.01, 0.0), b_simple, (1.0, b_simple))
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,14 @@ def reading(b_simple, error=0.1):
         (reading(70.0, 0.45), "16 is about right: within 4 × of it"),
         (reading(20.0, 0.6), "|𝒢|² may be zero: noise drowns the gradient and nothing is adv"),
         (reading(140.0, 0.6), "|𝒢|² may be zero, yet B_simple is at least 64: noisy steps, t"),
-        (Reading(-1.0, 5.0, Spread(1.0, 1.0, 0.0), 0.0), "|𝒢|² ≤ 0: noise drowns the gradient"),
-        (Reading(-1.0, 1e4, Spread(1.0, 1.0, 0.0), 0.0), "|𝒢|² ≤ 0, yet B_simple is at least"),
+        (
+            Reading(-1.0, 5.0, Spread(1.0, 1.0, 0.0), 0.0, (-1.0, 5.0)),
+            "|𝒢|² ≤ 0: noise drowns the gradient",
+        ),
+        (
+            Reading(-1.0, 1e4, Spread(1.0, 1.0, 0.0), 0.0, (-1.0, 5.0)),
+            "|𝒢|² ≤ 0, yet B_simple is at least",
+        ),
     ],
 )
 def test_advice_is_what_the_interval_supports(given, words):

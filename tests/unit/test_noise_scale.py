@@ -45,6 +45,23 @@ def test_both_estimates_are_without_bias(many):
     assert within([one.s for one in many], TRACE)
 
 
+def test_the_paired_form_is_without_bias_too_and_scatters_less(many):
+    """|G_small − G_big|² knows which way the noise points: what G adds to norms cancels."""
+    assert within([one.paired[0] for one in many], NORM)
+    assert within([one.paired[1] for one in many], TRACE)
+    assert min(one.paired[1] for one in many) > 0
+    scatter = [
+        statistics.stdev(x) for x in zip(*((e.s, e.paired[1]) for e in many), strict=True)
+    ]
+    assert scatter[1] < 0.25 * scatter[0]
+
+
+def test_the_paired_form_is_without_bias_where_the_large_batch_is_not_all_rows():
+    found = [one.paired for one in estimates(300, 256, Sizes(8, 64))]
+    assert within([g2 for g2, _ in found], NORM)
+    assert within([s for _, s in found], TRACE)
+
+
 def test_the_authors_form_is_low(many):
     """The square of a mean norm is less than the mean square: worst in two dimensions."""
     lost = [one.s - one.authors[1] for one in many]
@@ -115,6 +132,8 @@ def test_algorithm_2_smooths_the_gradient_and_not_the_noise():
     )
     theirs = [0.75 * a + 0.25 * b for a, b in zip(first.authors, second.authors, strict=True)]
     assert two.authors == pytest.approx(theirs[1] / max(theirs[0], 1e-4))
+    pairs = first.paired, second.paired
+    assert two.paired == pytest.approx((0.75 * pairs[0][0] + 0.25 * pairs[1][0], pairs[1][1]))
 
 
 def test_averages_are_kept_by_a_checkpoint():
@@ -125,6 +144,17 @@ def test_averages_are_kept_by_a_checkpoint():
         if number == 2:
             state, cut = cut.state(), NoiseScale()
             cut.load(state)
+
+
+def test_averages_of_a_checkpoint_without_the_paired_form_go_on():
+    """What was not averaged before begins with the first estimate, not with zero."""
+    scale, (one, two) = NoiseScale(), estimates(2, 256)
+    scale.update(one)
+    state = {name: value for name, value in scale.state().items() if name != "paired_g2"}
+    old = NoiseScale()
+    old.load(state)
+    assert old.update(two).paired == two.paired
+    assert old.averages["g2"] == scale.update(two).g2
 
 
 def test_more_small_batches_and_smoothing_scatter_less():

@@ -1,7 +1,8 @@
 """Figures 2 and 8: the noise scale of policy, value and distillation (section 3.2, app. D).
 
 The coarse settings of table 1, on the three validation games, one seed; noise of all phases.
-Levels and their intervals are `dna.experiments.noise_levels`.
+Levels and their intervals are `dna.experiments.noise_levels`. At the weights of these runs,
+what λ does to the noise is measured as well (section 6.2, the lower panels of figure 5).
 """
 
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import numpy as np
 
 from dna.experiments import proofs
 from dna.experiments.compare import Sampled, combined
+from dna.experiments.lambda_levels import moves
+from dna.experiments.lambda_noise import measure_lambdas
 from dna.experiments.noise_levels import (
     ARM,
     STUDY,
@@ -160,6 +163,7 @@ EXPERIMENT = Experiment(
             1,
         ),
     ),
+    extra={"lambda_noise": measure_lambdas},
     checks={
         "C003": ratio(10.0),
         "C011": identity(proofs.noise_estimators),
@@ -171,6 +175,8 @@ EXPERIMENT = Experiment(
         "C017": told(steady, "less than 0.5"),
         "C018": told(on_every_game, "at least 5"),
         "C025": told(lowest),
+        "C053": moves("policy", 1),
+        "C054": moves("value", -1),
         "C080": told(lowest),
         "C081": told(most_varied),
         "C082": not_tested(

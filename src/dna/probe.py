@@ -16,7 +16,8 @@ from dna.clock import Clock
 from dna.config import AnyPhase, Config, Noise
 from dna.gradients import Sizes
 from dna.networks import Networks
-from dna.noise_scale import Estimate, NoiseScale, Reading
+from dna.noise_reading import Reading
+from dna.noise_scale import Estimate, NoiseScale
 from dna.optimise import Step
 from dna.phases import is_mean_over_rows, loss
 from dna.randomness import generator
@@ -126,8 +127,8 @@ class _Real:
 
 
 def named(phase: str, reading: Reading) -> dict[str, float]:
-    """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0) is missing, not made up."""
-    (low, high), (paired_g2, paired_s) = reading.interval, reading.paired
+    """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0 or 𝒮 ≤ 0) is missing, not made up."""
+    (low, high), paired = reading.interval, reading.paired
     found = {
         "sigma": reading.sigma,
         "b_simple": reading.b_simple,
@@ -136,8 +137,8 @@ def named(phase: str, reading: Reading) -> dict[str, float]:
         "b_simple_low": low,
         "b_simple_high": high,
         "sigma_authors": reading.authors_sigma,
-        "sigma_paired": reading.paired_sigma,
-        "g2_paired": paired_g2,
-        "s_paired": paired_s,
+        "sigma_paired": paired.sigma,
+        "g2_paired": paired.g2,
+        "s_paired": paired.s,
     }
     return {f"noise/{phase}/{k}": v for k, v in found.items() if v is not None}

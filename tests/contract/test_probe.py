@@ -51,9 +51,9 @@ def test_every_phase_is_measured_and_learning_is_the_same(algorithm, phases, tmp
         last = {name.rpartition("/")[2] for name in names}
         assert {"g2", "s", "b_simple_low", "g2_paired", "s_paired"} <= last
         for row in noise:
-            g2 = row.get(f"noise/{phase}/g2")
+            g2, s = row.get(f"noise/{phase}/g2"), row.get(f"noise/{phase}/s")
             if g2 is not None:
-                assert (f"noise/{phase}/b_simple" in row) == (g2 > 0)
+                assert (f"noise/{phase}/b_simple" in row) == (g2 > 0 and s > 0)
     timings = (tmp_path / "noise" / "timings.jsonl").read_text()
     assert "time/noise" in timings
 

@@ -14,7 +14,7 @@ from dna.experiments.noise_levels import STUDY
 from dna.experiments.plan import Check
 from dna.experiments.results import Results
 from dna.experiments.verdicts import Finding, spoken
-from dna.noise_scale import Z
+from dna.noise_reading import Z
 from dna.randomness import generator
 
 

@@ -65,6 +65,10 @@ def test_the_noise_of_section_3_stands_beside_ours():
         "200.0",
         "10.0",
     )
+    assert means["policy"]["σ at the end (authors' form)"] == "180.0"
+    assert means["policy"]["σ at the end (paired)"] == "100.0"
+    assault = next(row for row in rows if row["game"] == "ALE/Assault-v5")
+    assert assault["σ at the end (authors' form)"] == "180.0"
 
 
 def test_rainbow_and_humans_stand_beside_the_papers_games_only():

@@ -13,6 +13,8 @@ def outcome(run, level=10.0):
     noise = {}
     for phase, sigma in NOISE.items() if run.study == "noise" else ():
         noise |= {f"noise/{phase}/s": sigma**2, f"noise/{phase}/g2": 1.0}
+        noise |= {f"noise/{phase}/s_paired": sigma**2, f"noise/{phase}/g2_paired": 4.0}
+        noise |= {f"noise/{phase}/sigma_authors": 0.9 * sigma}
     rows = tuple(
         {"interactions": 1000 * (i + 1), "score": level * (i + 1) / 20 + 0.1 * run.seed} | noise
         for i in range(20)

@@ -19,7 +19,8 @@ from dna.errors import BadInput, DnaError
 from dna.estimate import estimate
 from dna.folder import RunFolder
 from dna.gradients import Sizes
-from dna.noise_scale import Estimate, Reading, pooled
+from dna.noise_reading import Reading
+from dna.noise_scale import Estimate, pooled
 from dna.phases import freeze
 from dna.probe import measure
 from dna.randomness import generator
@@ -43,6 +44,7 @@ class Finding:
     g2: float
     s: float
     sigma_authors: float | None
+    sigma_paired: float | None
     minibatch: int
     advice: str
 
@@ -129,6 +131,7 @@ def finding(phase: AnyPhase, reading: Reading, batch: int) -> Finding:
         g2=reading.g2,
         s=reading.s,
         sigma_authors=reading.authors_sigma,
+        sigma_paired=reading.paired.sigma,
         minibatch=phase.sgd.minibatch,
         advice=advice(phase, reading, batch),
     )
@@ -136,6 +139,8 @@ def finding(phase: AnyPhase, reading: Reading, batch: int) -> Finding:
 
 def advice(phase: AnyPhase, reading: Reading, batch: int) -> str:
     """What the interval of B_simple says about the phase's mini-batch; no more than that."""
+    if reading.s <= 0:
+        return "𝒮 ≤ 0: noise too small to tell, nothing is advised; measure more rollouts"
     rows = batch * (phase.every if phase.reads == "replay" else 1)
     now, key = phase.sgd.minibatch, f"{phase.name}.sgd.minibatch"
     low, high = reading.interval

@@ -16,11 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from dna.gradients import Data, Sizes, gradient, rows_of, sample
-
-#: Two-sided 95 %.
-Z = 1.959964
-#: The authors' code divides by no less.
-FLOOR = 1e-4
+from dna.noise_reading import Ratio, Reading, Spread, authors_ratio
 
 
 def unbiased(big: float, small: float, b_big: int, b_small: int) -> tuple[float, float]:
@@ -28,19 +24,6 @@ def unbiased(big: float, small: float, b_big: int, b_small: int) -> tuple[float,
     𝒮 = (|G_small|² − |G_big|²) / (1/B_small − 1/B_big)"""
     g2 = (b_big * big - b_small * small) / (b_big - b_small)
     return g2, (small - big) / (1 / b_small - 1 / b_big)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Variances of |𝒢|² and 𝒮, and their covariance."""
-
-    g2: float
-    s: float
-    both: float
-
-    def times(self, factor: float) -> "Spread":
-        """Of a mean of independent estimates, for example."""
-        return Spread(factor * self.g2, factor * self.s, factor * self.both)
 
 
 @dataclass(frozen=True)
@@ -52,6 +35,7 @@ class Estimate:
     big: float  # |G_big|²
     small: tuple[float, ...]  # |G_small|², one for each small mini-batch
     along: tuple[float, ...]  # G_small · G_big, which tells how sure |G_big|² is
+    rows: int | None = None  # that both are drawn from; None: B_big is all of them
 
     @property
     def g2(self) -> float:
@@ -73,92 +57,78 @@ class Estimate:
         return unbiased(self.big, norm**2, self.b_big, self.b_small)
 
     @property
-    def spread(self) -> Spread:
-        """How far |𝒢|² and 𝒮 scatter, for gradients that are nearly normal.
+    def ours(self) -> Ratio:
+        """Algorithm 2: from differences of squared norms."""
+        return Ratio(self.g2, self.s, self.spread)
 
-        Var|G_b|² = 4 GᵀΣG / b + 2 tr(Σ²) / b². Small mini-batches are drawn from the same data
-        as the large one, so that what is peculiar to the data cancels in 𝒮.
+    @property
+    def paired(self) -> Ratio:
+        """𝒮 = mean |G_small − G_big|² / (1/B_small − 1/B_big) and |𝒢|² = |G_big|² − 𝒮 / B_big.
+
+        Neither has a bias. 𝒮 is never negative, and scatters less than algorithm 2's: the
+        length of G does not enter. Where B_big is not all rows, the two mini-batches are
+        1/B_small + 1/B_big − 2/rows apart.
+        """
+        big, rows = self.b_big, self.rows or self.b_big
+        scale = 1 / self.b_small + 1 / big - 2 / rows
+        pairs = zip(self.small, self.along, strict=True)
+        apart = [max(0.0, self.big + one - 2 * along) / scale for one, along in pairs]
+        s, drawn = statistics.fmean(apart), statistics.variance(apart) / len(apart)
+        spread = Spread(self._of_big() + drawn / big**2, drawn, -drawn / big)
+        return Ratio(self.big - s / big, s, spread)
+
+    @property
+    def spread(self) -> Spread:
+        """How far |𝒢|² and 𝒮 of algorithm 2 scatter.
+
+        Small mini-batches are drawn from the same data as the large one, so that what is
+        peculiar to the data cancels in 𝒮.
         """
         b, big = self.b_small, self.b_big
-        of_small = statistics.variance(self.small)
+        drawn = statistics.variance(self.small) / len(self.small)
+        share, c = b / (big - b), 1 / b - 1 / big
+        return Spread(self._of_big() + share**2 * drawn, drawn / c**2, -share * drawn / c)
+
+    def _of_big(self) -> float:
+        """Var|G_b|² = 4 GᵀΣG / b + 2 tr(Σ²) / b² at B_big, for gradients nearly normal."""
+        b, big = self.b_small, self.b_big
         along = b * statistics.variance(self.along)  # GᵀΣG
-        squares = max(0.0, b**2 / 2 * (of_small - 4 * along / b))  # tr(Σ²)
-        of_big = 4 * along / big + 2 * squares / big**2
-        drawn, share, c = of_small / len(self.small), b / (big - b), 1 / b - 1 / big
-        return Spread(of_big + share**2 * drawn, drawn / c**2, -share * drawn / c)
+        squares = b**2 / 2 * (statistics.variance(self.small) - 4 * along / b)  # tr(Σ²)
+        return 4 * along / big + 2 * max(0.0, squares) / big**2
 
-    def reading(self) -> "Reading":
+    def reading(self) -> Reading:
         """What this measurement alone says."""
-        return Reading(self.g2, self.s, self.spread, authors_ratio(*self.authors))
-
-
-@dataclass(frozen=True)
-class Reading:
-    """|𝒢|² and 𝒮, smoothed or not, and what they come to."""
-
-    g2: float
-    s: float
-    spread: Spread
-    authors: float  # B_simple in the authors' way
-
-    @property
-    def b_simple(self) -> float | None:
-        """𝒮 / |𝒢|²; None where noise drowns the gradient, |𝒢|² ≤ 0."""
-        return self.s / self.g2 if self.g2 > 0 else None
-
-    @property
-    def sigma(self) -> float | None:
-        """√B_simple."""
-        return _root(self.b_simple)
-
-    @property
-    def authors_sigma(self) -> float | None:
-        """σ in the authors' way."""
-        return _root(self.authors)
-
-    @property
-    def interval(self) -> tuple[float, float | None]:
-        """95 % of B_simple (Fieller); None: no upper bound, the gradient may be zero."""
-        error_s, error_g2 = math.sqrt(self.spread.s), math.sqrt(self.spread.g2)
-        a = self.g2**2 - Z**2 * self.spread.g2
-        if self.g2 <= 0 or a <= 0:
-            least, most = max(0.0, self.s - Z * error_s), self.g2 + Z * error_g2
-            return (least / most if most > 0 else 0.0), None
-        b = self.s * self.g2 - Z**2 * self.spread.both
-        c = self.s**2 - Z**2 * self.spread.s
-        half = math.sqrt(max(0.0, b**2 - a * c))
-        return max(0.0, (b - half) / a), max(0.0, (b + half) / a)
-
-
-def authors_ratio(g2: float, s: float) -> float:
-    """𝒮 / max(|𝒢|², 10⁻⁴): the floor hides a gradient that cannot be told from zero."""
-    return s / max(g2, FLOOR)
+        return Reading(self.ours, self.paired, authors_ratio(*self.authors))
 
 
 def pooled(estimates: Sequence[Estimate]) -> Reading:
     """Several measurements of one thing as one: |𝒢|² and 𝒮 are averaged, never their ratio."""
-    count, spreads = len(estimates), [one.spread for one in estimates]
-    mean = Spread(
+    theirs = zip(*(one.authors for one in estimates), strict=True)
+    return Reading(
+        _mean([one.ours for one in estimates]),
+        _mean([one.paired for one in estimates]),
+        authors_ratio(*map(statistics.fmean, theirs)),
+    )
+
+
+def _mean(ratios: Sequence[Ratio]) -> Ratio:
+    spreads = [one.spread for one in ratios]
+    spread = Spread(
         statistics.fmean(one.g2 for one in spreads),
         statistics.fmean(one.s for one in spreads),
         statistics.fmean(one.both for one in spreads),
     )
-    theirs = [one.authors for one in estimates]
-    return Reading(
-        statistics.fmean(one.g2 for one in estimates),
-        statistics.fmean(one.s for one in estimates),
-        mean.times(1 / count),
-        authors_ratio(*(statistics.fmean(column) for column in zip(*theirs, strict=True))),
-    )
+    g2, s = statistics.fmean(one.g2 for one in ratios), statistics.fmean(r.s for r in ratios)
+    return Ratio(g2, s, spread.times(1 / len(ratios)))
 
 
 class NoiseScale:
     """Algorithm 2 from one call to the next: |𝒢|² is smoothed, 𝒮 is not.
 
-    The authors' code smooths both; that ratio is kept beside it.
+    The paired form is smoothed alike. The authors' code smooths both; that ratio is kept too.
     """
 
-    FIELDS = ("g2", "variance", "authors_g2", "authors_s")
+    FIELDS = ("g2", "variance", "paired_g2", "paired_variance", "authors_g2", "authors_s")
 
     def __init__(self, alpha: float = 0.9) -> None:
         self.alpha = alpha
@@ -166,15 +136,22 @@ class NoiseScale:
 
     def update(self, new: Estimate) -> Reading:
         """|𝒢|² ← α |𝒢|²_old + (1 − α) |𝒢|²_new; the first estimate stands for itself."""
-        spread, (theirs_g2, theirs_s) = new.spread, new.authors
-        found = {"g2": new.g2, "authors_g2": theirs_g2, "authors_s": theirs_s}
-        old, alpha = self.averages, self.alpha if self.averages else 0.0
-        now = {k: alpha * old.get(k, 0.0) + (1 - alpha) * v for k, v in found.items()}
-        variance = alpha**2 * old.get("variance", 0.0) + (1 - alpha) ** 2 * spread.g2
-        self.averages = now | {"variance": variance}
-        smoothed = Spread(variance, spread.s, (1 - alpha) * spread.both)
-        ratio = authors_ratio(now["authors_g2"], now["authors_s"])
-        return Reading(now["g2"], new.s, smoothed, ratio)
+        ours = self._smoothed(new.ours, "g2", "variance")
+        paired = self._smoothed(new.paired, "paired_g2", "paired_variance")
+        theirs = zip(("authors_g2", "authors_s"), new.authors, strict=True)
+        return Reading(ours, paired, authors_ratio(*(self._mix(*one) for one in theirs)))
+
+    def _smoothed(self, new: Ratio, name: str, variance: str) -> Ratio:
+        """A form with its |𝒢|² smoothed, and how far that still goes with 𝒮."""
+        share = 1 - self.alpha if name in self.averages else 1.0
+        g2, of_g2 = self._mix(name, new.g2), self._mix(variance, new.spread.g2, power=2)
+        return Ratio(g2, new.s, Spread(of_g2, new.spread.s, share * new.spread.both))
+
+    def _mix(self, name: str, new: float, power: int = 1) -> float:
+        old, alpha = self.averages.get(name), self.alpha
+        now = new if old is None else alpha**power * old + (1 - alpha) ** power * new
+        self.averages[name] = now
+        return now
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
         """What a checkpoint holds."""
@@ -208,8 +185,5 @@ class NoiseScale:
             one = gradient(loss_fn, weights, rows, drawn)
             small.append(float(one @ one))
             along.append(float(one @ big))
-        return Estimate(sizes.b_small, b_big, float(big @ big), tuple(small), tuple(along))
-
-
-def _root(x: float | None) -> float | None:
-    return math.sqrt(x) if x is not None and x >= 0 else None
+        norms = float(big @ big), tuple(small), tuple(along)
+        return Estimate(sizes.b_small, b_big, *norms, rows=len(rows))

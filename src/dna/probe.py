@@ -16,7 +16,8 @@ from dna.clock import Clock
 from dna.config import AnyPhase, Config, Noise
 from dna.gradients import Sizes
 from dna.networks import Networks
-from dna.noise_scale import Estimate, NoiseScale, Reading
+from dna.noise_reading import Reading
+from dna.noise_scale import Estimate, NoiseScale
 from dna.optimise import Step
 from dna.phases import is_mean_over_rows, loss
 from dna.randomness import generator
@@ -53,8 +54,9 @@ class Probe:
         self.iteration = iteration
 
     def due(self, phase: AnyPhase) -> bool:
-        """Every so many of the iterations on which the phase runs, the first included."""
-        return self.iteration // phase.every % self.settings.every == 0
+        """Every so many of the iterations on which the phase runs, and the first few."""
+        count = self.iteration // phase.every
+        return count % self.settings.every == 0 or count < (self.settings.first or 0)
 
     def __call__(self, phase: AnyPhase, data: Experience, progress: float) -> dict[str, float]:
         """`noise/<phase>/…` of this iteration; empty when none is due."""
@@ -125,8 +127,8 @@ class _Real:
 
 
 def named(phase: str, reading: Reading) -> dict[str, float]:
-    """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0) is missing, not made up."""
-    low, high = reading.interval
+    """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0 or 𝒮 ≤ 0) is missing, not made up."""
+    (low, high), paired = reading.interval, reading.paired
     found = {
         "sigma": reading.sigma,
         "b_simple": reading.b_simple,
@@ -135,5 +137,8 @@ def named(phase: str, reading: Reading) -> dict[str, float]:
         "b_simple_low": low,
         "b_simple_high": high,
         "sigma_authors": reading.authors_sigma,
+        "sigma_paired": paired.sigma,
+        "g2_paired": paired.g2,
+        "s_paired": paired.s,
     }
     return {f"noise/{phase}/{k}": v for k, v in found.items() if v is not None}

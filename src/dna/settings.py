@@ -142,6 +142,7 @@ class Noise(Frozen):
     """What is measured of the gradient noise while training (section 3.2, algorithm 2)."""
 
     every: Count = 10  # iterations; a measurement costs about an epoch of every phase
+    first: Count | None = None  # each of the first so many, too
     samples: Annotated[int, Field(ge=2, le=10_000)] = 16  # small mini-batches
     b_small: Count = 32
     b_big: Count | None = None  # None: the whole rollout (or replay)

@@ -7,6 +7,7 @@ the *whole* model is validated again, so a preset with an override is as safe as
 import hashlib
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -54,7 +55,7 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 
 
 #: Optional settings that configurations of the first version did not have.
-_LATER = {"atari", "procgen", "repeat_penalty", "precision", "values", "noise"}
+_LATER = {"atari", "procgen", "repeat_penalty", "precision", "values", "noise", "first"}
 #: Brackets in one value: a whole list of phases has far fewer.
 MOST_BRACKETS = 100
 
@@ -66,7 +67,7 @@ def tweak(config: Config, **changes: Any) -> Config:
         _check_value(path, value)
         if not _navigable(tree):
             break  # an earlier change broke the phases; validation says how
-        _set(tree, path, value)
+        _set(tree, path, deepcopy(value))  # a later change must not reach into what was given
     return from_tree(tree)
 
 
@@ -128,7 +129,8 @@ def digest(config: Config, seed: int | None = None) -> str:
     Sections that came later are left out while they are off, so that runs keep their names.
     """
     tree = json_tree(config)
-    for section in (tree, tree["env"], tree["network"], tree["returns"]):
+    noise = tree.get("noise") or {}
+    for section in (tree, tree["env"], tree["network"], tree["returns"], noise):
         for name in _LATER & section.keys():
             if section[name] is None:
                 del section[name]

@@ -49,13 +49,24 @@ def test_every_phase_is_measured_and_learning_is_the_same(algorithm, phases, tmp
         assert seen == ([1, 5] if phase == "aux" else [0, 2, 4, 6])
         names = {k for row in noise for k in row if k.startswith(f"noise/{phase}/")}
         last = {name.rpartition("/")[2] for name in names}
-        assert {"g2", "s", "b_simple_low"} <= last
+        assert {"g2", "s", "b_simple_low", "g2_paired", "s_paired"} <= last
         for row in noise:
-            g2 = row.get(f"noise/{phase}/g2")
+            g2, s = row.get(f"noise/{phase}/g2"), row.get(f"noise/{phase}/s")
             if g2 is not None:
-                assert (f"noise/{phase}/b_simple" in row) == (g2 > 0)
+                assert (f"noise/{phase}/b_simple" in row) == (g2 > 0 and s > 0)
     timings = (tmp_path / "noise" / "timings.jsonl").read_text()
     assert "time/noise" in timings
+
+
+def test_the_first_iterations_are_measured_too(tmp_path):
+    config = tiny("ppg", interactions=512, noise=NOISE | {"every": 3, "first": 2})
+    train(config, 0, tmp_path, how=HOW)
+    found = rows(tmp_path)
+    seen = {
+        phase: [row["iteration"] for row in found if f"noise/{phase}/s" in row]
+        for phase in ("value", "aux")
+    }
+    assert seen == {"value": [0, 1, 3, 6], "aux": [1, 3, 7]}
 
 
 def experience(config):
@@ -106,6 +117,9 @@ def test_settings_of_the_noise_are_checked_and_runs_keep_their_names():
     assert digest(tweak(config, noise=None)) == digest(config)
     assert digest(tweak(config, noise=NOISE)) != digest(config)
     assert tweak(config, **{"noise.every": 3}).noise == Noise(every=3)
+    measured = tweak(config, noise=NOISE)
+    assert digest(tweak(config, noise=NOISE | {"first": 10})) != digest(measured)
+    assert digest(measured) == "5dac25653550"  # as before there was `first`
     with pytest.raises(BadInput, match=r"noise\.b_big: 65 is larger"):
         tweak(config, noise={"b_big": 65})
     with pytest.raises(BadInput, match=r"noise\.b_small: 64 must be smaller"):

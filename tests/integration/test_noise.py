@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dna.cli import main
+from dna.noise_reading import Ratio, Reading, Spread
 from dna.noise_report import advice, nearest_divisor
-from dna.noise_scale import Reading, Spread
 from dna.textual import noise_words
 from helpers import tiny
 
@@ -80,9 +80,10 @@ def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def reading(b_simple, error=0.1):
-    """|𝒢|² = 1 with a standard error, 𝒮 nearly certain."""
-    return Reading(1.0, b_simple, Spread(error**2, 0.01, 0.0), b_simple)
+def reading(s, error=0.1, g2=1.0, error_s=0.1):
+    """|𝒢|² and 𝒮 with standard errors."""
+    ratio = Ratio(g2, s, Spread(error**2, error_s**2, 0.0))
+    return Reading(ratio, Ratio(g2, abs(s), ratio.spread), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +103,10 @@ def reading(b_simple, error=0.1):
         (reading(70.0, 0.45), "16 is about right: within 4 × of it"),
         (reading(20.0, 0.6), "|𝒢|² may be zero: noise drowns the gradient and nothing is adv"),
         (reading(140.0, 0.6), "|𝒢|² may be zero, yet B_simple is at least 64: noisy steps, t"),
-        (Reading(-1.0, 5.0, Spread(1.0, 1.0, 0.0), 0.0), "|𝒢|² ≤ 0: noise drowns the gradient"),
-        (Reading(-1.0, 1e4, Spread(1.0, 1.0, 0.0), 0.0), "|𝒢|² ≤ 0, yet B_simple is at least"),
+        (reading(5.0, 1.0, -1.0, 1.0), "|𝒢|² ≤ 0: noise drowns the gradient"),
+        (reading(1e4, 1.0, -1.0, 1.0), "|𝒢|² ≤ 0, yet B_simple is at least"),
+        (reading(-2.0), "𝒮 ≤ 0: noise too small to tell, nothing is advised"),
+        (reading(-2.0, 1.0, -1.0), "𝒮 ≤ 0: noise too small to tell, nothing is advised"),
     ],
 )
 def test_advice_is_what_the_interval_supports(given, words):

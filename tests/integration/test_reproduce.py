@@ -39,6 +39,17 @@ def test_an_experiment_runs_draws_and_judges(one, root, capsys):
         assert row["status"] == "not tested" or row["note"] == "computed, not trained"
 
 
+def test_the_noise_experiment_shows_what_lambda_does(root, capsys):
+    """`dna reproduce noise` alone: panels, a table, and the claims of section 6.2."""
+    assert main(["reproduce", "noise", "--scale", "smoke", "--json", *words(root)]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert "lambda.png" in tree["figures"]
+    assert "lambda_noise.md" in tree["tables"]
+    found = {row["id"]: row for row in tree["verdicts"]}
+    assert {"C053", "C054"} <= set(found)
+    assert len(tree["extra"]["lambda_noise"]["policy"]) == 8
+
+
 def test_what_is_finished_is_not_trained_again(root, capsys):
     arguments = ["reproduce", "main", "--scale", "smoke", *words(root)]
     assert main(arguments) == 0

@@ -84,6 +84,13 @@ def test_the_noise_runs_are_the_coarse_settings_with_the_noise_measured():
     for (_, _, env, _), config in configs("noise").items():
         assert config == tweak(preset("table1.dna"), **{"env.id": env, "noise": NOISE})
     assert len(configs("noise")) == 3
+    assert (NOISE["every"], NOISE["first"]) == (2, 10)
+
+
+def test_short_noise_runs_are_measured_in_every_iteration():
+    """19 iterations: every second one would leave nine measurements, five for a level."""
+    for config in configs("noise", "small").values():
+        assert (config.noise.every, config.noise.samples, config.noise.b_small) == (1, 64, 32)
 
 
 def test_sweeps_vary_one_setting():

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from dna.experiments import EXPERIMENTS, construction, experiment
+from dna.experiments import lambda_noise as lambda_noise_module
 from dna.experiments.fig13_mujoco import CLAIMED
-from dna.experiments.lambda_noise import LAMBDAS
+from dna.experiments.lambda_noise import KEYS, LAMBDAS
 from dna.experiments.output import verdicts
 from dna.experiments.results import Results
 from dna.experiments.worlds import SOLVED
+from dna.noise_scale import Estimate
 from dna.presets import preset
 from dna.tweak import tweak
 from made import flat, outcome, raw, results_of
@@ -95,8 +97,8 @@ def lambda_noise(curve, gone):
 @pytest.mark.parametrize("gone", [(), (0, 1, 2), (5, 6, 7)])
 def test_noise_is_compared_between_lambdas_on_the_same_games(gone):
     """Whatever λ the third game is lost at, the others decide, and it is named."""
-    checks = experiment("lambda").checks
-    rising = results_of("lambda", "small", lambda run: None)
+    checks = experiment("noise").checks
+    rising = results_of("noise", "small", lambda run: None)
     rising = Results(
         rising.experiment, "small", (), extra=lambda_noise(lambda i: 5.0 + 2 * i, gone)
     )
@@ -114,10 +116,34 @@ def test_without_a_game_told_at_every_lambda_nothing_is_said():
     for phase in extra["lambda_noise"].values():
         for env in "ab":
             phase["0.6"][env]["high"] = None
-    made = Results(experiment("lambda"), "small", (), extra=extra)
-    found = experiment("lambda").checks["C053"](made)
+    made = Results(experiment("noise"), "small", (), extra=extra)
+    found = experiment("noise").checks["C053"](made)
     assert found.status == "not tested"
     assert found.note == "not told at every λ: a, b, c"
+
+
+def test_noise_against_lambda_is_measured_once_for_both_figures(tmp_path, monkeypatch):
+    measured = []
+
+    def measuring(folder, scale):
+        measured.append(folder)
+        one = Estimate(32, 1024, 1.0, (3.0, 4.0), (1.0, 1.1))
+        return {(phase, value): [one] for phase in KEYS for value in LAMBDAS}
+
+    def finished(run):
+        return flat(run, 1.0) if run.study == "noise" else None
+
+    monkeypatch.setattr(lambda_noise_module, "_of_run", measuring)
+    found = []
+    for name in ("noise", "lambda", "noise"):
+        one = experiment(name)
+        made = results_of(
+            name, "small", lambda run: flat(run, 1.0) if run.study == "noise" else None
+        )
+        found.append(one.extra["lambda_noise"](made, tmp_path / one.name, lambda words: None))
+    assert found[0] == found[1] == found[2]
+    assert len(measured) == 3  # games
+    assert {len(games) for by in found[0].values() for games in by.values()} == {3}
 
 
 def test_easy_settings_gain_modestly_or_not():

@@ -267,6 +267,13 @@ def test_tweak_changes_the_named_phase_and_nothing_else():
     assert DNA.phases[1].sgd.epochs == 1, "the original is as it was"
 
 
+def test_tweak_leaves_what_it_is_given_alone():
+    """A section and then a key inside it: the caller's dictionary is not written to."""
+    given = {"every": 2, "b_small": 2}
+    found = tweak(DNA, **{"noise": given, "noise.every": 1})
+    assert (found.noise.every, given["every"]) == (1, 2)
+
+
 def test_a_phase_can_be_renamed_and_addressed_by_its_new_name():
     changed = tweak(DNA, **{"policy.name": "actor", "actor.epsilon": 0.1})
     assert (changed.phases[0].name, changed.phases[0].epsilon) == ("actor", 0.1)

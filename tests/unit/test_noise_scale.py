@@ -9,7 +9,9 @@ import torch
 
 from dna.errors import BadInput
 from dna.gradients import Sizes, gradient, rows_of
-from dna.noise_scale import Estimate, NoiseScale, Spread, pooled, unbiased
+from dna.noise_reading import Ratio, Reading, Spread
+from dna.noise_scale import Estimate, NoiseScale, pooled, unbiased
+from dna.probe import named
 
 #: ½|θ − x|² has the gradient θ − x: G = θ − μ, and Σ is the covariance of x.
 G, VARIANCES = (3.0, 4.0), (1.0, 3.0)
@@ -43,6 +45,23 @@ def many():
 def test_both_estimates_are_without_bias(many):
     assert within([one.g2 for one in many], NORM)
     assert within([one.s for one in many], TRACE)
+
+
+def test_the_paired_form_is_without_bias_too_and_scatters_less(many):
+    """|G_small − G_big|² knows which way the noise points: what G adds to norms cancels."""
+    assert within([one.paired.g2 for one in many], NORM)
+    assert within([one.paired.s for one in many], TRACE)
+    assert min(one.paired.s for one in many) > 0
+    scatter = [
+        statistics.stdev(x) for x in zip(*((e.s, e.paired.s) for e in many), strict=True)
+    ]
+    assert scatter[1] < 0.25 * scatter[0]
+
+
+def test_the_paired_form_is_without_bias_where_the_large_batch_is_not_all_rows():
+    found = [one.paired for one in estimates(300, 256, Sizes(8, 64))]
+    assert within([one.g2 for one in found], NORM)
+    assert within([one.s for one in found], TRACE)
 
 
 def test_the_authors_form_is_low(many):
@@ -101,6 +120,43 @@ def test_a_gradient_of_zero_is_admitted():
     assert unbounded > 0.85 * len(readings)
 
 
+def test_noise_that_is_too_small_to_tell_is_admitted():
+    """𝒮 = −2 of a gradient of length 1: no B_simple, and no interval of nothing."""
+    spread = Spread(0.01, 0.25, 0.0)
+    found = Reading(Ratio(1.0, -2.0, spread), Ratio(1.0, 0.5, spread), -2.0)
+    assert (found.b_simple, found.sigma, found.authors_sigma) == (None, None, None)
+    assert found.interval == found.paired.interval
+    assert found.interval[1] > 1.0
+    logged = named("value", found)
+    assert not {"noise/value/sigma", "noise/value/b_simple"} & set(logged)
+    assert logged["noise/value/b_simple_high"] > 1.0
+
+
+def along_the_gradient(repeats, rare):
+    """B_simple = 4, all noise along G; `rare`: one row in a hundred errs a hundred times."""
+    rng, theta = np.random.default_rng(0), torch.tensor([1.0], requires_grad=True)
+    for number in range(repeats):
+        scale = np.where(rng.random(4096) < 0.01, 10.0, 0.1) / 1.005 if rare else 1.0
+        x = torch.from_numpy(2 * scale * rng.normal(size=4096)).float()[:, None]
+        yield NoiseScale.measure(quadratic(theta), [theta], x, None, number).reading()
+
+
+@pytest.mark.parametrize(("rare", "least"), [(False, 0.9), (True, 0.83)])
+def test_intervals_of_little_noise(rare, least):
+    """𝒮 is negative in a quarter of them; what is said then is the paired form's."""
+    found = list(along_the_gradient(250, rare))
+    negative = [one for one in found if one.s <= 0]
+    assert len(negative) > 40
+    assert all(one.b_simple is None for one in negative)
+    assert all(one.interval[1] is None or one.interval[1] > 0 for one in found)
+    ends = [
+        (low, math.inf if high is None else high) for low, high in (o.interval for o in found)
+    ]
+    assert least < statistics.fmean(low <= 4 <= high for low, high in ends)
+    old = [one.ours.interval for one in found]
+    assert rare is False or any(high == 0 for _, high in old)
+
+
 def test_algorithm_2_smooths_the_gradient_and_not_the_noise():
     scale = NoiseScale(alpha=0.75)
     first = Estimate(2, 8, big=4.0, small=(10.0, 12.0), along=(1.0, 2.0))
@@ -110,11 +166,13 @@ def test_algorithm_2_smooths_the_gradient_and_not_the_noise():
     g2, s = unbiased(2.0, 21.0, 8, 2)
     assert two.g2 == pytest.approx(0.75 * one.g2 + 0.25 * g2)
     assert two.s == s
-    assert two.spread.g2 == pytest.approx(
+    assert two.ours.spread.g2 == pytest.approx(
         0.75**2 * first.spread.g2 + 0.25**2 * second.spread.g2
     )
     theirs = [0.75 * a + 0.25 * b for a, b in zip(first.authors, second.authors, strict=True)]
     assert two.authors == pytest.approx(theirs[1] / max(theirs[0], 1e-4))
+    assert two.paired.g2 == pytest.approx(0.75 * first.paired.g2 + 0.25 * second.paired.g2)
+    assert two.paired.s == second.paired.s
 
 
 def test_averages_are_kept_by_a_checkpoint():
@@ -127,10 +185,21 @@ def test_averages_are_kept_by_a_checkpoint():
             cut.load(state)
 
 
+def test_averages_of_a_checkpoint_without_the_paired_form_go_on():
+    """What was not averaged before begins with the first estimate, not with zero."""
+    scale, (one, two) = NoiseScale(), estimates(2, 256)
+    scale.update(one)
+    state = {name: value for name, value in scale.state().items() if "paired" not in name}
+    old = NoiseScale()
+    old.load(state)
+    assert old.update(two).paired == two.paired
+    assert old.averages["g2"] == scale.update(two).g2
+
+
 def test_more_small_batches_and_smoothing_scatter_less():
     """What appendix N says of averaging and smoothing, on a known noise scale."""
-    few = [e.reading().b_simple for e in estimates(150, 512, Sizes(samples=2), seed=2)]
-    more = [e.reading().b_simple for e in estimates(150, 512, Sizes(samples=32), seed=2)]
+    few = [e.s / e.g2 for e in estimates(150, 512, Sizes(samples=2), seed=2)]
+    more = [e.s / e.g2 for e in estimates(150, 512, Sizes(samples=32), seed=2)]
     assert statistics.stdev(more) < 0.5 * statistics.stdev(few)
     scale = NoiseScale(alpha=0.9)
     smoothed = [scale.update(e).g2 for e in estimates(150, 512, seed=3)][20:]
@@ -187,5 +256,5 @@ def test_a_mean_of_estimates_scatters_less():
     one = Spread(4.0, 2.0, -1.0)
     assert one.times(0.25) == Spread(1.0, 0.5, -0.25)
     same = next(iter(estimates(1, 256)))
-    assert pooled([same] * 4).spread.g2 == pytest.approx(same.spread.g2 / 4)
+    assert pooled([same] * 4).ours.spread.g2 == pytest.approx(same.spread.g2 / 4)
     assert pooled([same] * 4).g2 == pytest.approx(same.g2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dna.experiments import EXPERIMENTS
+from dna.experiments import EXPERIMENTS, experiment
 from dna.experiments.caption import PROXY, caption
 from dna.experiments.finished import unfinished
 from dna.experiments.output import write_all
@@ -65,6 +65,10 @@ def test_the_noise_of_section_3_stands_beside_ours():
         "200.0",
         "10.0",
     )
+    assert means["policy"]["σ at the end (authors' form)"] == "180.0"
+    assert means["policy"]["σ at the end (paired)"] == "100.0"
+    assault = next(row for row in rows if row["game"] == "ALE/Assault-v5")
+    assert assault["σ at the end (authors' form)"] == "180.0"
 
 
 def test_rainbow_and_humans_stand_beside_the_papers_games_only():
@@ -102,7 +106,7 @@ def test_returns_of_tasks_are_not_averaged():
     [
         ("noise", "shortened: 300,000 of 50,000,000 interactions"),
         ("procgen", "shortened: 200,000 of 100,000,000 interactions, 2 of 16 environments"),
-        ("mujoco", "shortened: 3 of 30 seeds"),
+        ("mujoco", "shortened: 3 of 30 seeds; MuJoCo's tasks are v5, the paper's v2"),
         ("toy", "shortened: 10 of 100 seeds, 7 of 31 values of σ₁"),
         ("main", PROXY),
     ],
@@ -116,6 +120,29 @@ def test_what_is_shortened_or_a_proxy_is_said_in_tables_and_files(name, said, tm
     assert tree["caption"] == said
     text = (tmp_path / tree["tables"][0]).read_text()
     assert f"**{said[0].upper()}{said[1:]}.**" in text
+
+
+def test_schedules_that_end_with_shortened_runs_are_said():
+    """MuJoCo's learning rates fall to zero; Atari's do not change."""
+    words = "what is annealed, is annealed over the shortened length"
+    assert words in caption(made("mujoco", "paper", limits=Limits(2, 5000)))
+    assert words not in caption(made("mujoco", "paper"))
+    assert words not in caption(made("noise", "small"))
+
+
+def test_other_tasks_than_the_papers_are_said_at_its_size_too():
+    assert caption(made("mujoco", "paper")) == "MuJoCo's tasks are v5, the paper's v2"
+
+
+def test_an_arm_that_is_something_else_on_the_proxy_says_so():
+    results = made("ablation", "small")
+    assert "the policy's mini-batch is 256 and not 512" in head(results, "ablation")
+    assert "mini-batch" not in head(made("ablation", "paper"), "ablation")
+    checks = experiment("ablation").checks
+    for claim in ("C019", "C076", "C079"):
+        assert "half of DNA's (in the paper 512 and not 2,048" in checks[claim](results).note
+        assert "proxy" not in checks[claim](made("ablation", "paper")).note
+    assert "mini-batch" not in checks["C075"](results).note
 
 
 def test_only_minatar_is_called_minatar():

@@ -3,6 +3,7 @@
 """
 
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from dna.experiments import finished
 from dna.experiments.compare import combined, interval, iqm, percent, same, sampled_rows
 from dna.experiments.fig02_noise_scale import PHASES
 from dna.experiments.measures import time_of
-from dna.experiments.noise_levels import ARM, STUDY, level
+from dna.experiments.noise_levels import ARM, STUDY, authors_level, level
 from dna.experiments.plan import Study
 from dna.experiments.published import (
     MUJOCO_BETTER,
@@ -23,10 +24,14 @@ from dna.experiments.published import (
     own_games,
     published,
 )
-from dna.experiments.results import Results
+from dna.experiments.results import Outcome, Results
 from dna.experiments.rows import Row, length_of, mean_and_error, number
 from dna.experiments.tab05_training_time import ROWS
 from dna.scores import atari_game
+
+#: Headings of σ: algorithm 2; as the authors' code has it, and so the paper's numbers; paired.
+END, AUTHORS, PAIRED = "σ at the end", "σ at the end (authors' form)", "σ at the end (paired)"
+FORMS = (END, AUTHORS, PAIRED)
 
 
 def tables(results: Results) -> dict[str, list[Row]]:
@@ -46,29 +51,51 @@ def tables(results: Results) -> dict[str, list[Row]]:
 
 
 def sigmas(results: Results, study: Study) -> list[Row]:
-    """σ of each phase at the start and the end of training, game by game, and their mean."""
+    """σ of each phase, game by game and on average, in three forms; the paper's is AUTHORS."""
     theirs = column(study, results.scale, length_of(results, study))
-    rows, ends = [], {}
+    rows, ends, outcomes = [], {}, results.of(study.name, ARM)
     for phase in PHASES:
-        last: list[float | None] = []
-        for one in results.of(study.name, ARM):
-            first, end = level(one, phase, start=True), level(one, phase)
-            last.append(end.value if end else None)
-            row = {"phase": phase, "game": one.run.env}
-            row["σ at the start"] = number(first.value if first else None)
-            row["σ at the end"] = number(last[-1]) or "not told from noise"
-            span = end.span if end else None
-            rows.append(row | {"95 %": f"{span[0]:.1f} – {span[1]:.1f}" if span else ""})
-        known = [sigma for sigma in last if sigma is not None]
-        # A mean without the games in which |𝒢|² ≤ 0 would leave out the noisiest.
-        ends[phase] = statistics.fmean(known) if known and len(known) == len(last) else None
+        for one in outcomes:
+            rows.append({"phase": phase, "game": one.run.env} | _sigma_cells(one, phase))
+        found = [_ends(one, phase) for one in outcomes]
+        ends[phase] = {form: _mean_of([end[form] for end in found]) for form in FORMS}
+        means = {form: number(sigma) for form, sigma in ends[phase].items()}
         printed = f"{NOISE[phase]:g}" if phase in NOISE else ""
-        row = {"phase": phase, "game": "mean", "σ at the start": ""}
-        rows.append(row | {"σ at the end": number(ends[phase]), theirs: printed})
-    policy, value = ends["policy"], ends["value"]
-    ratio = policy / value if policy is not None and value else None
-    row = {"phase": "policy / value", "game": "mean", "σ at the end": number(ratio)}
+        rows.append({"phase": phase, "game": "mean"} | means | {theirs: printed})
+    row = {"phase": "policy / value", "game": "mean"}
+    for form in FORMS:
+        policy, value = ends["policy"][form], ends["value"][form]
+        row[form] = number(policy / value if policy is not None and value else None)
     return [*rows, row | {theirs: f"{NOISE_RATIO:g}"}]
+
+
+def _ends(outcome: Outcome, phase: str) -> dict[str, float | None]:
+    """Form → σ at the end of a run."""
+    ours, paired = level(outcome, phase), level(outcome, phase, form="_paired")
+    return {
+        END: ours.value if ours else None,
+        AUTHORS: authors_level(outcome, phase),
+        PAIRED: paired.value if paired else None,
+    }
+
+
+def _sigma_cells(outcome: Outcome, phase: str) -> Row:
+    first, last = level(outcome, phase, start=True), level(outcome, phase)
+    span = last.span if last else None
+    cells = {form: number(sigma) for form, sigma in _ends(outcome, phase).items()}
+    return {
+        "σ at the start": number(first.value if first else None),
+        END: cells[END] or "not told from noise",
+        "95 %": f"{span[0]:.1f} – {span[1]:.1f}" if span else "",
+        AUTHORS: cells[AUTHORS],
+        PAIRED: cells[PAIRED],
+    }
+
+
+def _mean_of(found: Sequence[float | None]) -> float | None:
+    """A mean without the games in which |𝒢|² ≤ 0 would leave out the noisiest."""
+    known = [sigma for sigma in found if sigma is not None]
+    return statistics.fmean(known) if known and len(known) == len(found) else None
 
 
 def lambdas(results: Results) -> list[Row]:

@@ -1,13 +1,17 @@
 """What must be said wherever results are shown: a proxy, fewer of something, runs that lack."""
 
+from dna.config import Config, Linear
 from dna.experiments.finished import unfinished
 from dna.experiments.published import own_games
 from dna.experiments.results import Results
-from dna.experiments.worlds import minatar_game
+from dna.experiments.sizes import configure
+from dna.experiments.worlds import SOLVED, minatar_game
 from dna.toy_data import SCALES
 
 PROXY = "proxy: MinAtar, not the paper's games"
 OTHER = "other environments than the paper's"
+MUJOCO = "MuJoCo's tasks are v5, the paper's v2"
+ANNEALED = "what is annealed, is annealed over the shortened length"
 
 
 def caption(results: Results, study: str | None = None) -> str:
@@ -20,12 +24,31 @@ def caption(results: Results, study: str | None = None) -> str:
         other = PROXY if any(map(minatar_game, envs)) else OTHER
         played = own_games(results.study(name), results.scale)
         parts.append(results.shortened_in(name) if played else other)
+        parts.append(MUJOCO if set(envs) & set(SOLVED) else "")
+        parts.append(ANNEALED if played and _annealed(results, name) else "")
+        if results.scale == "small" and PROXY in parts:
+            parts += [arm.proxy_note for arm in results.study(name).arms]
     if PROXY in parts:
         parts.append(results.limits.words)
     if "toy" in results.experiment.extra:
         parts.append(_toy(results))
     parts.append(unfinished(results, study if study in names else None))
     return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
+def _annealed(results: Results, name: str) -> bool:
+    """Whether runs are shorter than the paper's and a schedule ends with them."""
+    study = results.study(name)
+    length = results.limits.interactions or study.world.interactions[results.scale]
+    env = study.world.envs[results.scale][0]
+    return length < study.world.interactions["paper"] and any(
+        _has_schedule(configure(arm, env, results.scale, length)) for arm in study.arms
+    )
+
+
+def _has_schedule(config: Config) -> bool:
+    settings = [one for phase in config.phases for _, one in (*phase, *phase.sgd)]
+    return any(isinstance(one, Linear) for one in settings)
 
 
 def _toy(results: Results) -> str:

@@ -2,7 +2,8 @@
 
 At the weights of figure 2's trained runs, the same rollouts are given returns with one λ after
 the other, and the phase that learns from them is measured: σ_π for λ_π, σ_V for λ_V. The paper
-trained a run for each λ and measured along the way; here the policy is the same for all.
+trained a run for each λ and measured along the way; here the policy is the same for all. What
+is found of a run is kept beside the experiments, so that each of them finds it again.
 """
 
 from collections.abc import Callable
@@ -16,10 +17,13 @@ from dna.gradients import Sizes
 from dna.noise_report import one_estimate, opened
 from dna.noise_scale import Estimate, pooled
 from dna.settings import Returns
+from dna.storage import read_json, write_json
 
 LAMBDAS = (0.6, 0.8, 0.9, 0.95, 0.975, 0.9875, 0.99375, 1.0)
 #: Phase → its λ; the other stays at .95.
 KEYS = {"policy": "lambda_pi", "value": "lambda_v"}
+#: Where it is kept, beside the experiments' folders.
+KEPT = "lambda_noise"
 ROLLOUTS: dict[Scale, int] = {"smoke": 1, "small": 3, "paper": 16}
 
 
@@ -30,17 +34,25 @@ def measure_lambdas(
     found: dict[str, Any] = {phase: {str(one): {} for one in LAMBDAS} for phase in KEYS}
     for outcome in results.of("noise"):
         env = outcome.run.env
-        told(f"noise against λ: {env}")
-        for (phase, value), estimates in _of_run(outcome.folder, results.scale).items():
-            reading = pooled(estimates)
-            low, high = reading.interval
-            found[phase][str(value)][env] = {
-                "sigma": reading.sigma,
-                "b_simple": reading.b_simple,
-                "low": low,
-                "high": high,
-            }
+        kept = folder.parent / KEPT / f"{outcome.run.digest}-{results.scale}.json"
+        if not kept.is_file():
+            told(f"noise against λ: {env}")
+            write_json(kept, _readings(_of_run(outcome.folder, results.scale)))
+        for phase, by_lambda in read_json(kept).items():
+            for value, reading in by_lambda.items():
+                found[phase][value][env] = reading
     return found
+
+
+def _readings(found: dict[tuple[str, float], list[Estimate]]) -> dict[str, Any]:
+    """Phase → λ → {sigma, b_simple, low, high} of one run."""
+    out: dict[str, Any] = {phase: {} for phase in KEYS}
+    for (phase, value), estimates in found.items():
+        reading = pooled(estimates)
+        low, high = reading.interval
+        about = {"sigma": reading.sigma, "b_simple": reading.b_simple}
+        out[phase][str(value)] = about | {"low": low, "high": high}
+    return out
 
 
 def _of_run(folder: Path, scale: Scale) -> dict[tuple[str, float], list[Estimate]]:

@@ -16,13 +16,13 @@ STUDY, ARM = "noise", "DNA"
 WINDOW = 10
 
 
-def measurements(outcome: Outcome, phase: str) -> Array:
-    """[n, 2] of 𝒮 and |𝒢|², one row for each measurement.
+def measurements(outcome: Outcome, phase: str, form: str = "") -> Array:
+    """[n, 2] of 𝒮 and |𝒢|² (algorithm 2's or `_paired`), one row for each measurement.
 
     |𝒢|² is logged smoothed (algorithm 2). Smoothed values repeat each other, so they are taken
     apart again: new = (now − α · before) / (1 − α).
     """
-    s, g2 = (outcome.metric(f"noise/{phase}/{name}")[:, 1] for name in ("s", "g2"))
+    s, g2 = (outcome.metric(f"noise/{phase}/{name}{form}")[:, 1] for name in ("s", "g2"))
     settings = outcome.run.config.noise
     alpha = settings.alpha if settings is not None else 0.0
     new = np.concatenate([g2[:1], (g2[1:] - alpha * g2[:-1]) / (1 - alpha)])
@@ -36,12 +36,14 @@ def sigma(pair: Array) -> Array:
         return np.where(g2 > 0, np.sqrt(s / np.where(g2 > 0, g2, 1.0)), np.inf)
 
 
-def level(outcome: Outcome, phase: str, *, start: bool = False) -> Sampled | None:
+def level(
+    outcome: Outcome, phase: str, *, start: bool = False, form: str = ""
+) -> Sampled | None:
     """σ at the end of a run, or at its start: 𝒮 and |𝒢|² are averaged first, then divided.
 
     The two never share a measurement. None where noise drowns the gradient.
     """
-    found = measurements(outcome, phase)
+    found = measurements(outcome, phase, form)
     size = min(WINDOW, len(found) // 2)
     rows = found[:size] if start else found[len(found) - size :]
     if not size or not 0 < float(sigma(rows.mean(axis=0))) < np.inf:
@@ -51,6 +53,26 @@ def level(outcome: Outcome, phase: str, *, start: bool = False) -> Sampled | Non
         return Sampled(value, None, "one measurement")
     stream = f"{outcome.run.env}/{outcome.run.seed}/{phase}/{'start' if start else 'end'}"
     return Sampled(value, sigma(rows[picks(size, stream)].mean(axis=1)), "measurements")
+
+
+def authors_level(outcome: Outcome, phase: str) -> float | None:
+    """σ at the end of a run in the authors' form, which has a bias: the paper's numbers are so.
+
+    Mean of what they logged, smoothed and with a floor under |𝒢|²; None where any is missing.
+    """
+    found, told = (outcome.metric(f"noise/{phase}/{name}") for name in ("s", "sigma_authors"))
+    size = min(WINDOW, len(found) // 2)
+    times = found[len(found) - size :, 0]
+    known = told[np.isin(told[:, 0], times), 1]
+    return float(known.mean()) if size and len(known) == size else None
+
+
+def authors_mean(results: Results, phase: str) -> float | None:
+    """The same, averaged over the games; None unless it is known in every one."""
+    found = [authors_level(one, phase) for one in results.of(STUDY, ARM)]
+    known = [sigma for sigma in found if sigma is not None]
+    whole = len(known) == len(results.study(STUDY).world.envs[results.scale])
+    return float(np.mean(known)) if whole else None
 
 
 def levels(results: Results, phase: str, *, start: bool = False) -> dict[str, Sampled]:

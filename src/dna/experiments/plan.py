@@ -32,6 +32,8 @@ class Arm:
     changes: Mapping[str, Any] = field(default_factory=dict)  # at every scale
     paper: Mapping[str, Any] = field(default_factory=dict)  # at the paper's size only
     small: Mapping[str, Any] = field(default_factory=dict)  # of the proxy only
+    shortened: Mapping[str, Any] = field(default_factory=dict)  # at small scale, any games
+    proxy_note: str = ""  # what must be said where something else is trained under this name
     without: str | None = None  # a phase that is left out
 
 

@@ -23,7 +23,7 @@ def configure(arm: Arm, env: str, scale: Scale, interactions: int) -> Config:
     if arm.without is not None:
         config = without(config, arm.without)
     if scale == "small":
-        changes = SMALLER.get(name, {}) | changes
+        changes = SMALLER.get(name, {}) | changes | dict(arm.shortened)
     if scale == "smoke":
         config = shrunk(tweak(config, **changes))
         changes = {}

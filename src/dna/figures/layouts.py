@@ -115,12 +115,16 @@ def _tasks(results: Results) -> dict[str, Any]:
 
 
 def _noise(results: Results) -> dict[str, Any]:
-    """Figures 2 (policy and value) and 8 (distillation, too); scores beside them."""
+    """Figures 2 (policy and value) and 8 (distillation, too); σ against λ; scores."""
     found = {}
     if measured(results):
         title = "noise scale of the two learning objectives"
         found["figure.png"] = noise(results, PHASES[:2], f"Figure 2: {title}")
         found["fig08.png"] = noise(results, PHASES, "Figure 8: noise of the three tasks")
+    if "lambda_noise" in results.extra:
+        made, axes = panels.figure(2, 1, (4.2, 3.4))
+        _noise_against_lambda(axes[0], results)
+        found["lambda.png"] = panels.mark(made, results, "Figure 5, below: noise against λ")
     names = scored(results)
     if names:
         found["scores.png"] = _games(results, names[0], title="Scores of the noise runs")
@@ -131,12 +135,17 @@ def _lambda(results: Results) -> dict[str, Any]:
     """Figure 5: scores against λ_π, σ_π against λ_π, σ_V against λ_V."""
     made, axes = panels.figure(3, 1, (4.2, 3.4))
     _against_lambda(axes[0][0], results)
-    for panel, phase in zip(axes[0][1:], ("policy", "value"), strict=True):
-        against_lambda(panel, phase, results.extra.get("lambda_noise", {}).get(phase, {}))
+    _noise_against_lambda(axes[0][1:], results)
     found = {"figure.png": panels.mark(made, results, title_of(results))}
     if "lambda" in scored(results):
         found["curves.png"] = _totals(results, ["lambda"])
     return found
+
+
+def _noise_against_lambda(row: Any, results: Results) -> None:
+    """Two panels: σ_π against λ_π, σ_V against λ_V."""
+    for panel, phase in zip(row, ("policy", "value"), strict=True):
+        against_lambda(panel, phase, results.extra.get("lambda_noise", {}).get(phase, {}))
 
 
 def _against_lambda(panel: Any, results: Results) -> None:

@@ -121,7 +121,7 @@ def noise(groups: dict[str, list[Group]]) -> Section | None:
         return None
     note = (
         "σ² = B_simple is the mini-batch at which noise and gradient are of one length. A gap "
-        "is a measurement in which noise drowned the gradient."
+        "is a measurement in which noise drowned the gradient, or was too small to tell."
     )
     return Section("noise", "Gradient noise", join([el("p", note, class_="lead"), *parts]))
 

@@ -86,10 +86,13 @@ class Agent(Player):
         """The settings of what is to be learned now; a run that was loaded is copied first."""
         from dna.folder import RunFolder
         from dna.lengthen import copy_run, lengthened
+        from dna.opening import check_goes_on
 
         own = self.config.env.id
         if own is not None and self._world.env is not None and self._world.id != own:
             raise BadInput(f"learn: this agent learned in {own}; make a new one for another")
+        if self._begun and not (asked is None and self._run.done):
+            check_goes_on(self._run)
         if self._from is not None:
             copy_run(RunFolder(self._from), self._folder)
             self._from = None

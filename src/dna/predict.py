@@ -103,8 +103,9 @@ def _first(observation: Any) -> Any:
 
 
 def final_policy(run: RunFolder) -> SavedPolicy | None:
-    """The policy of a run that is over."""
-    return load_policy(run.policy) if run.exists and run.done else None
+    """The policy of a run that is over, or all that a folder for the hub has of one."""
+    final = run.exists and (run.done or checkpoint.only_policy(run.path))
+    return load_policy(run.policy) if final else None
 
 
 def policy_now(run: RunFolder, config: Config, seed: int, env: VectorEnv) -> SavedPolicy:

@@ -50,7 +50,7 @@ class Predictor:
         if self.needs_mask and mask is None:
             raise BadInput(
                 "predict: this policy chooses among legal actions; pass "
-                "action_mask=info['action_mask']"
+                "action_mask=info['action_mask'], or env.action_masks() if it has that"
             )
         if mask is not None and not self.needs_mask:
             where = "takes the mask from the observation" if self._has_mask else "knows no mask"

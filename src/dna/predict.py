@@ -78,13 +78,36 @@ class Predictor:
 
     def _batch(self, observations: Any, masks: Any) -> Array:
         size = len(_first(observations))
-        if masks is not None and len(masks) != size:
-            raise BadInput(f"predict: {size} observations, but {len(masks)} masks")
+        if masks is not None:
+            masks = row_by_row(masks, size, self.writer.spec.choices)
         rows = [
             self._one(row_of(observations, i), masks[i] if masks is not None else None)
             for i in range(size)
         ]
         return np.stack(rows)
+
+
+def row_by_row(masks: Any, size: int, choices: tuple[int, ...]) -> Any:
+    """A mask for each of so many observations, of an array, a list or a tuple of groups.
+
+    A tuple is one of groups, [size, choices] each, as it is for one observation. With as many
+    observations as groups the same shape could be meant the other way round; then only a
+    tuple is taken.
+    """
+    grouped = len(masks) == len(choices) and all(
+        not isinstance(group, tuple) and np.shape(group) == (size, number)
+        for group, number in zip(masks, choices, strict=True)
+    )
+    if grouped and isinstance(masks, tuple):
+        return np.concatenate([np.asarray(group) for group in masks], axis=1)
+    if grouped:
+        raise BadInput(
+            "predict: action_mask may be of groups or of observations; pass one array "
+            f"({size}, {sum(choices)}), or a tuple of groups"
+        )
+    if len(masks) != size:
+        raise BadInput(f"predict: {size} observations, but {len(masks)} masks")
+    return masks
 
 
 def _entry(observation: Any, path: str) -> Any:

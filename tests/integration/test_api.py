@@ -215,6 +215,40 @@ def test_dicts_masks_and_hybrid_actions_in_the_environments_own_terms(env, tmp_p
     assert one["move"].tolist() == two["move"].tolist()
 
 
+class Pairs(gymnasium.Env):
+    """Two groups of three choices."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.MultiDiscrete([3, 3])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {"action_mask": np.ones(6, bool)}
+
+    def step(self, action):
+        return *self.reset()[:1], 0.0, True, False, {"action_mask": np.ones(6, bool)}
+
+
+def test_masks_of_a_batch_are_read_row_by_row():
+    found = agent(env=Pairs)
+    obs = np.zeros((2, 2), np.float32)
+    first = np.array([[1, 0, 0], [0, 1, 0]])
+    second = np.array([[0, 0, 1], [0, 0, 1]])
+    whole = np.concatenate([first, second], axis=1)
+    rows = [(first[0], second[0]), (first[1], second[1])]
+    legal = ((first, second), (first.tolist(), second.tolist()), whole, list(whole), rows)
+    for masks in (*legal, tuple(rows)):
+        assert found.predict(obs, action_mask=masks)[0].tolist() == [[0, 2], [1, 2]]
+    three = (first[[0, 1, 0]], second[[0, 1, 0]])
+    actions, _ = found.predict(np.zeros((3, 2), np.float32), action_mask=three)
+    assert actions.tolist() == [[0, 2], [1, 2], [0, 2]]
+    for masks in ([first, second], np.stack([first, second])):
+        with pytest.raises(BadInput, match="of groups or of observations"):
+            found.predict(obs, action_mask=masks)
+    with pytest.raises(BadInput, match="2 observations, but 3 masks"):
+        found.predict(obs, action_mask=[whole[0]] * 3)
+
+
 def test_atari_stacks_are_read_as_the_run_makes_them():
     pytest.importorskip("ale_py")
     changes = {"agents": 4, "horizon": 16, "warm_up": None}
@@ -344,6 +378,15 @@ def test_callbacks_change_nothing(tmp_path):
     learned(folder=tmp_path / "without")
     agent(folder=tmp_path / "with").learn(192, Diary(), progress=False, how=HOW)
     assert bytes_of(tmp_path / "with", *ALL) == bytes_of(tmp_path / "without", *ALL)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reached"),
+    [(np.bool_(False), 64), (np.float32(3) < 2, 64), (np.bool_(True), 192), (None, 192)],
+)
+def test_numpys_false_stops_too(answer, reached):
+    found = agent().learn(192, lambda state, row: answer, progress=False, how=HOW)
+    assert found.interactions == reached
 
 
 def test_a_callback_stops_and_the_run_goes_on(tmp_path):

@@ -259,6 +259,8 @@ def test_atari_stacks_are_read_as_the_run_makes_them():
     actions, _ = found.predict(stacks)
     assert actions.shape == (2,)
     assert 0 <= found.predict(stacks[0])[0] < 18
+    assert found.observation_space.contains(stacks[0])
+    assert found.action_space == spaces.Discrete(18)
 
 
 # ── saving and loading ────────────────────────────────────────────────────────────────────

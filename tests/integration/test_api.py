@@ -116,6 +116,9 @@ def test_predicting_is_the_policy_acting(tmp_path):
     assert all(type(action) is int for action in one_by_one)
     with pytest.raises(BadInput, match=r"shape \(5,\)"):
         found.predict(np.zeros(5))
+    for bad in (np.full(4, np.nan), [0, 0, np.inf, 0], np.full((2, 4), np.nan)):
+        with pytest.raises(BadInput, match="a number that is not finite"):
+            found.predict(bad)
 
 
 def test_evaluating_has_a_mean_and_its_own_seed():
@@ -199,12 +202,18 @@ def test_dicts_masks_and_hybrid_actions_in_the_environments_own_terms(env, tmp_p
         found.predict(obs)
     with pytest.raises(BadInput, match="5 observations, but 2 masks"):
         found.predict(batch, action_mask=masks[:2])
-    with pytest.raises(BadInput, match="has no 'camera'"):
-        found.predict({"joints": obs["joints"]}, action_mask=masks[0])
     assert found.evaluate(4).lengths == (6, 6, 6, 6)
     found.save(tmp_path / "robot")
-    with pytest.raises(BadInput, match="load with env="):
-        dna.load(tmp_path / "robot").predict(obs, action_mask=info["action_mask"])
+    alone = dna.load(tmp_path / "robot")
+    verbs = {
+        "predict": lambda: alone.predict(obs, action_mask=info["action_mask"]),
+        "evaluate": lambda: alone.evaluate(2),
+        "learn": lambda: alone.learn(64),
+        "observation_space": lambda: alone.observation_space,
+    }
+    for verb, act in verbs.items():
+        with pytest.raises(BadInput, match=f"^{verb}.*: .* came from Python; load with env="):
+            act()
     with pytest.raises(BadInput, match="not those that the policy was trained with"):
         dna.load(tmp_path / "robot", env="CartPole-v1").predict(np.zeros(4))
     again = dna.load(tmp_path / "robot", env=Robot)
@@ -213,6 +222,23 @@ def test_dicts_masks_and_hybrid_actions_in_the_environments_own_terms(env, tmp_p
     two, _ = found.predict(obs, deterministic=True, action_mask=mask)
     assert one["grip"] == two["grip"]
     assert one["move"].tolist() == two["move"].tolist()
+
+
+def test_observations_that_are_not_of_the_space_are_one_line():
+    found = agent(env=Robot)
+    obs, _ = Robot().reset(seed=0)
+    batch = {name: np.stack([part] * 5) for name, part in obs.items()}
+    mask, masks = [True] * 3, np.ones((5, 3), bool)
+    for name in obs:  # whichever is looked at first
+        for given, legal in ((obs, mask), (batch, masks)):
+            rest = {other: part for other, part in given.items() if other != name}
+            with pytest.raises(BadInput, match=f"^predict: the observation has no '{name}'$"):
+                found.predict(rest, action_mask=legal)
+    with pytest.raises(BadInput, match="predict: "):
+        found.predict(batch | {"joints": batch["joints"][:2]}, action_mask=masks)
+    lost = obs | {"joints": np.array([0.0, np.nan, 0.0])}
+    with pytest.raises(BadInput, match="a number that is not finite"):
+        found.predict(lost, action_mask=mask)
 
 
 class Pairs(gymnasium.Env):

@@ -6,6 +6,7 @@ only carry a reset, and keeps the true last observation beside.
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -177,7 +178,8 @@ class GymVector:
 
     def picture(self) -> Array:
         """What the first environment draws."""
-        with guard(self.name, 0):
+        picture: Any = None
+        with guard(self.name, 0), suppress(NotImplementedError):  # Env.render's own answer
             picture = self.envs[0].render()
         if not isinstance(picture, np.ndarray):
             raise BadInput(f"{self.name}: has no render_mode='rgb_array' pictures to record")

@@ -56,17 +56,17 @@ class PackedCodec:
             if part.kind == "mask":
                 value: Any = self._mask(observation, info, final)
             else:
-                found = _at(observation, part.name) if self.nested else observation
+                found = entry(observation, part.name) if self.nested else observation
                 value = self.codecs[part.name].encode(found)
             flat = np.ascontiguousarray(value, dtype=np.dtype(part.dtype)).reshape(-1)
             row[span] = flat.view(np.uint8)
         return row
 
     def _mask(self, observation: Any, info: Any, final: bool) -> npt.NDArray[np.bool_]:
-        found = observation.get(MASK) if self.in_obs else (info or {}).get(MASK)
-        size = sum(self.choices)
+        where, told = ("the observation", observation) if self.in_obs else ("info", info or {})
+        found, size = told.get(MASK), sum(self.choices)
         if found is None and not final:
-            raise ValueError(f"info has no '{MASK}' this time")
+            raise ValueError(f"{where} has no '{MASK}' this time")
         if found is None:
             return np.ones(size, np.bool_)
         groups = found if isinstance(found, tuple | list) else [found]
@@ -82,7 +82,7 @@ class PackedCodec:
     def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
         """A vector environment's observations; `over`: rows that nobody will act on."""
         name = next(iter(self.codecs))
-        rows = self.empty(len(_at(observations, name) if self.nested else observations))
+        rows = self.empty(len(entry(observations, name) if self.nested else observations))
         masks = (info or {}).get(MASK)
         for i in range(len(rows)):
             own = {} if masks is None or masks[i] is None else {MASK: masks[i]}
@@ -135,8 +135,11 @@ def _check_mask_space(space: spaces.Space[Any], choices: int) -> None:
         raise BadInput(f"'{MASK}' has {size} entries, not one for each of {choices} choices")
 
 
-def _at(observation: Any, path: str) -> Any:
+def entry(observation: Any, path: str) -> Any:
+    """`outer/inner` of an observation, or of a batch of them."""
     for name in path.split("/"):
+        if not isinstance(observation, Mapping) or name not in observation:
+            raise ValueError(f"the observation has no '{path}'")
         observation = observation[name]
     return observation
 

@@ -7,15 +7,17 @@ bytes. Settings are checked at once, before torch is imported.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from dna.arguments import changes_from, either, starting_point
+from dna.arguments import changes_from, check_environment, either, starting_point
 from dna.config import Config
 from dna.envs.instances import World
 from dna.errors import BadInput, Preempted
+from dna.habits import refuse_arguments
 from dna.player import Player
 from dna.randomness import whole_seed
 from dna.tweak import tweak
 
 if TYPE_CHECKING:
+    from dna.folder import RunFolder
     from dna.setup import How
 
 
@@ -34,8 +36,7 @@ class Agent(Player):
         **overrides: Any,
     ) -> None:
         """`overrides` are settings: `policy__sgd__epochs=1` or `**{"policy.sgd.epochs": 1}`."""
-        if env is None:
-            raise BadInput("env: which environment? For example CartPole-v1")
+        check_environment(env)
         world, changes = World(env), changes_from(overrides)
         config = starting_point(world, self.algorithm, preset, changes)
         super().__init__(tweak(config, **changes), whole_seed(seed), world, folder)
@@ -54,12 +55,15 @@ class Agent(Player):
         progress: bool = True,
         how: "How | None" = None,
         total_timesteps: int | None = None,
+        **others: Any,
     ) -> Self:
         """Learn so many interactions, or so many more; None: as far as the settings say.
 
         `callback`: one, or a list of them (`dna.callbacks`). `total_timesteps` is SB3's name
         of `interactions`.
         """
+        refuse_arguments("learn", others)
+        self._check_world("learn")
         asked = either(interactions, total_timesteps)
         from dna.callbacks import Callbacks
         from dna.textual import text_progress
@@ -86,10 +90,13 @@ class Agent(Player):
         """The settings of what is to be learned now; a run that was loaded is copied first."""
         from dna.folder import RunFolder
         from dna.lengthen import copy_run, lengthened
+        from dna.opening import check_goes_on
 
         own = self.config.env.id
         if own is not None and self._world.env is not None and self._world.id != own:
             raise BadInput(f"learn: this agent learned in {own}; make a new one for another")
+        if self._begun and not (asked is None and self._run.done):
+            check_goes_on(self._run)
         if self._from is not None:
             copy_run(RunFolder(self._from), self._folder)
             self._from = None
@@ -108,7 +115,12 @@ class Agent(Player):
 
     @classmethod
     def load(
-        cls, path: Path | str, env: Any = None, encoder: Any = None, folder: Any = None
+        cls,
+        path: Path | str,
+        env: Any = None,
+        encoder: Any = None,
+        folder: Any = None,
+        **others: Any,
     ) -> Self:
         """The agent of a run's folder, or of one that `save` wrote.
 
@@ -116,9 +128,8 @@ class Agent(Player):
         Learning goes on in `folder`, or in a temporary one: what was loaded stays as it is,
         unless `folder` is the very same.
         """
-        from dna.folder import RunFolder
-
-        run = RunFolder.of(path)
+        refuse_arguments("load", others)
+        run = _run_of(path)
         config, seed = run.read()
         if cls.algorithm not in (None, config.algorithm):
             raise BadInput(f"{path}: holds a run of {config.algorithm}; load it with dna.load")
@@ -153,10 +164,23 @@ class PPG(Agent):
     algorithm = "ppg"
 
 
-def load(path: Path | str, env: Any = None, encoder: Any = None, folder: Any = None) -> Agent:
+def load(
+    path: Path | str, env: Any = None, encoder: Any = None, folder: Any = None, **others: Any
+) -> Agent:
     """The agent of a run's folder, of whichever class it is."""
+    algorithm = _run_of(path).read()[0].algorithm
+    kinds: dict[str, type[Agent]] = {"dna": DNA, "ppo": PPO, "ppg": PPG}
+    return kinds.get(algorithm, Agent).load(path, env, encoder, folder, **others)
+
+
+def _run_of(path: Path | str) -> "RunFolder":
+    """The run there; a policy alone has no settings to learn or be loaded with."""
     from dna.folder import RunFolder
 
-    algorithm = RunFolder.of(path).read()[0].algorithm
-    kinds: dict[str, type[Agent]] = {"dna": DNA, "ppo": PPO, "ppg": PPG}
-    return kinds.get(algorithm, Agent).load(path, env, encoder, folder)
+    run = RunFolder(Path(path))
+    if not run.exists and (run.policy / "manifest.json").is_file():
+        raise BadInput(
+            f"{path}: holds a policy without a run, as `dna import-sb3` writes it; "
+            f"dna.hub.load reads it, `dna eval {path}` plays it"
+        )
+    return RunFolder.of(path)

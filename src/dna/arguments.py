@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dna.complaints import quoted
 from dna.config import Config
 from dna.envs.instances import World
 from dna.errors import BadInput
@@ -13,6 +14,18 @@ from dna.tweak import tweak
 
 #: Families whose presets speak of environments that only we make.
 OUR_OWN = ("tuned", "procgen")
+
+
+def check_environment(env: Any) -> None:
+    """Refuse none, and SB3's first argument."""
+    if env is None:
+        raise BadInput("env: which environment? For example CartPole-v1")
+    name = env if isinstance(env, str) else getattr(env, "__name__", "")
+    if name.endswith("Policy"):
+        raise BadInput(
+            f"env: {quoted(name)}: there is no policy class to choose here, the encoder "
+            "follows from the observations; leave it out: PPO('CartPole-v1')"
+        )
 
 
 def changes_from(overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Code of yours that is told how a run is going, and may stop it.
 
 A callback is a callable, or an object with any of the methods of `METHODS`. It is given a
-small frozen view of the run; when one returns exactly False, the run saves itself at the end
+small frozen view of the run; when one returns False, the run saves itself at the end
 of the iteration and stops, to be continued by `dna resume` or another `learn`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import numpy as np
 
 from dna.config import Config
 from dna.episodes import Scores
@@ -83,7 +85,7 @@ class Callbacks:
 
     def _tell(self, method: str, *what: Any) -> None:
         for methods in self.callbacks:
-            if method in methods and methods[method](self._state(), *what) is False:
+            if method in methods and _is_false(methods[method](self._state(), *what)):
                 self.stopped = True
                 self._stop.asked = self._stop.asked or "a callback"
 
@@ -92,6 +94,11 @@ class Callbacks:
         assert run is not None, "a callback is told of a run that it follows"
         scores = run.collector.scores
         return State(run.config, run.networks, scores, run.iteration, scores.interactions)
+
+
+def _is_false(answer: Any) -> bool:
+    """False itself, of Python's or of numpy's comparisons; neither None nor 0."""
+    return isinstance(answer, bool | np.bool_) and not answer
 
 
 def among(sinks: Sequence[Sink], run: Running, stop: Stop) -> Callbacks:

@@ -144,6 +144,11 @@ def names(folder: Path) -> list[str]:
     return sorted(name for name in found if NAME.fullmatch(name))
 
 
+def only_policy(folder: Path) -> bool:
+    """Whether there is a policy, but no state to go on from: a folder for the hub."""
+    return (folder / "policy" / "manifest.json").is_file() and not names(folder)
+
+
 def latest(
     folder: Path, digest: str, rejected: tuple[str, ...] = (), world: World = SOLO
 ) -> Saved | None:

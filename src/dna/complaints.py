@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dna.habits import SETTINGS
+
 #: A line is bounded: it may have to quote what the user typed.
 LIMIT = 190
 #: What users of other libraries type → our key.
@@ -58,7 +60,7 @@ def elsewhere(word: str, tree: Mapping[str, Any], but: str = "") -> str:
         for path in _paths(tree):
             if path.split(".")[-1] == key and path != (but or word):
                 return f"; did you mean '{quoted(path)}'?"
-    return ""
+    return f"; {SETTINGS[word]}" if word in SETTINGS else ""
 
 
 def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:

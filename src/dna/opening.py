@@ -11,7 +11,7 @@ from typing import Any
 from dna import checkpoint
 from dna.accord import on_first
 from dna.config import Config
-from dna.errors import FolderBusy
+from dna.errors import BadInput, FolderBusy
 from dna.folder import RunFolder
 from dna.keeping import check_nothing_lost
 from dna.lock import check_unlocked, locked
@@ -33,6 +33,15 @@ def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str
     return on_first(how.world, look)
 
 
+def check_goes_on(folder: RunFolder) -> None:
+    """Refuse to begin anew where somebody asked to go on, and to overwrite a policy so."""
+    if checkpoint.only_policy(folder.path):
+        raise BadInput(
+            f"{folder.path}: holds a policy, but no checkpoint to go on from; `dna train "
+            f"ENV_ID --config {folder.path / 'config.json'}` begins such a run anew"
+        )
+
+
 def where_it_stood(
     folder: RunFolder, config: Config, seed: int, how: How
 ) -> checkpoint.Saved | None:
@@ -40,6 +49,7 @@ def where_it_stood(
     world = how.world
     if how.restart or not on_first(world, lambda: folder.exists):
         return None
+    on_first(world, lambda: check_goes_on(folder))
     saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
     if saved is None:
         every = how.checkpoint_every

@@ -7,13 +7,15 @@ import json
 import shutil
 import weakref
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from dna.config import Config
-from dna.envs.instances import World, codecs
+from dna.envs.instances import World, codecs, plain_spaces
 from dna.errors import BadInput
+from dna.habits import missing, refuse_arguments
 from dna.randomness import generator, whole_seed
 from dna.tweak import tweak
 
@@ -77,6 +79,37 @@ class Player:
         history = self.history
         return int(history[-1]["interactions"]) if history else 0
 
+    @property
+    def num_timesteps(self) -> int:
+        """SB3's name of `interactions`."""
+        return self.interactions
+
+    @cached_property
+    def _spaces(self) -> tuple[Any, Any]:
+        """(observation, action); of ids that only we make, those of the policy."""
+        self._check_world("observation_space, action_space")
+        found = self._world.spaces(self.config.env, self._trusted)
+        if found is None:
+            policy = self._policy(may_reset=True)
+            found = plain_spaces(policy.preprocess.spec, policy.action)
+        return found
+
+    @property
+    def observation_space(self) -> Any:
+        """What `predict` takes one of, a space of Gymnasium's."""
+        return self._spaces[0]
+
+    @property
+    def action_space(self) -> Any:
+        """What `predict` gives one of, a space of Gymnasium's."""
+        return self._spaces[1]
+
+    if not TYPE_CHECKING:  # checkers of types are to see what there is, and no more
+
+        def __getattr__(self, name: str) -> Any:
+            """Names that SB3's models have are answered with what it is here."""
+            raise missing(type(self).__name__, name)
+
     def plot(self) -> Any:
         """The learning curve, a matplotlib Figure (extra `media`)."""
         from dna.plots import curves_figure
@@ -129,12 +162,14 @@ class Player:
         episode_start: Any = None,
         deterministic: bool = False,
         action_mask: Any = None,
+        **others: Any,
     ) -> tuple[Any, None]:
         """(action, None) for one observation, or (actions, None) for a batch of them.
 
         In the environment's own spaces. `state` and `episode_start` are there because SB3's
         functions pass them; nothing here has a state.
         """
+        refuse_arguments("predict", others)
         if self._predictor is None:
             self._predictor = self._make_predictor()
         found = self._predictor(observation, action_mask, deterministic=deterministic)
@@ -146,9 +181,8 @@ class Player:
         policy = self._policy(may_reset=False)
         spec, action = policy.preprocess.spec, policy.action
         self._check_world("predict")
-        found = self._world.spaces(self.config.env, self._trusted)
         rng = generator(self.seed, "predict")
-        return Predictor(policy, codecs(found, spec, action), rng)
+        return Predictor(policy, codecs(self._spaces, spec, action), rng)
 
     def evaluate(
         self, episodes: int = 20, seed: int | None = None, deterministic: bool = False

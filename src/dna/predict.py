@@ -12,7 +12,7 @@ from dna.config import Config
 from dna.envs import VectorEnv
 from dna.envs.actions import Codec
 from dna.envs.instances import Observer, is_batch
-from dna.envs.packing import PackedCodec, row_of
+from dna.envs.packing import PackedCodec, entry, row_of
 from dna.errors import BadInput
 from dna.folder import RunFolder
 from dna.networks import Networks
@@ -38,8 +38,14 @@ class Predictor:
     def __call__(self, observation: Any, mask: Any, *, deterministic: bool) -> Any:
         """The action for one observation, or those for a batch of them."""
         self._check_mask(mask)
-        batch = self._is_batch(observation)
-        rows = self._batch(observation, mask) if batch else self._one(observation, mask)[None]
+        try:
+            batch = self._is_batch(observation)
+            read = self._rows if batch else self._row
+            rows = read(observation, mask)
+        except (ValueError, LookupError, TypeError) as error:
+            raise BadInput(f"predict: {error}") from error
+        if not np.isfinite(self.reader.numbers(rows)).all():
+            raise BadInput("predict: the observation has a number that is not finite")
         found = self.policy.act(torch.from_numpy(rows), self.rng, deterministic=deterministic)
         actions = np.asarray(found.numpy())
         if batch:
@@ -50,7 +56,7 @@ class Predictor:
         if self.needs_mask and mask is None:
             raise BadInput(
                 "predict: this policy chooses among legal actions; pass "
-                "action_mask=info['action_mask']"
+                "action_mask=info['action_mask'], or env.action_masks() if it has that"
             )
         if mask is not None and not self.needs_mask:
             where = "takes the mask from the observation" if self._has_mask else "knows no mask"
@@ -64,35 +70,47 @@ class Predictor:
         if isinstance(self.reader, PackedCodec):
             name, codec = next(iter(self.reader.codecs.items()))
             if self.reader.nested:
-                observation = _entry(observation, name)
+                observation = entry(observation, name)
             return is_batch(codec.space, observation)
         return is_batch(self.reader.space, observation)
 
-    def _one(self, observation: Any, mask: Any) -> Array:
+    def _row(self, observation: Any, mask: Any) -> Array:
         row = self.reader.empty(1)
-        try:
-            row[0] = self.reader.encode(observation, {MASK: mask} if self.needs_mask else None)
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"predict: {error}") from error
-        return np.asarray(row[0])
+        row[0] = self.reader.encode(observation, {MASK: mask} if self.needs_mask else None)
+        return np.asarray(row)
 
-    def _batch(self, observations: Any, masks: Any) -> Array:
+    def _rows(self, observations: Any, masks: Any) -> Array:
         size = len(_first(observations))
-        if masks is not None and len(masks) != size:
-            raise BadInput(f"predict: {size} observations, but {len(masks)} masks")
+        if masks is not None:
+            masks = row_by_row(masks, size, self.writer.spec.choices)
         rows = [
-            self._one(row_of(observations, i), masks[i] if masks is not None else None)
+            self._row(row_of(observations, i), masks[i] if masks is not None else None)
             for i in range(size)
         ]
-        return np.stack(rows)
+        return np.concatenate(rows)
 
 
-def _entry(observation: Any, path: str) -> Any:
-    for name in path.split("/"):
-        if not isinstance(observation, Mapping) or name not in observation:
-            raise BadInput(f"predict: the observation has no '{path}'")
-        observation = observation[name]
-    return observation
+def row_by_row(masks: Any, size: int, choices: tuple[int, ...]) -> Any:
+    """A mask for each of so many observations, of an array, a list or a tuple of groups.
+
+    A tuple is one of groups, [size, choices] each, as it is for one observation. With as many
+    observations as groups the same shape could be meant the other way round; then only a
+    tuple is taken.
+    """
+    grouped = len(masks) == len(choices) and all(
+        not isinstance(group, tuple) and np.shape(group) == (size, number)
+        for group, number in zip(masks, choices, strict=True)
+    )
+    if grouped and isinstance(masks, tuple):
+        return np.concatenate([np.asarray(group) for group in masks], axis=1)
+    if grouped:
+        raise BadInput(
+            "predict: action_mask may be of groups or of observations; pass one array "
+            f"({size}, {sum(choices)}), or a tuple of groups"
+        )
+    if len(masks) != size:
+        raise BadInput(f"predict: {size} observations, but {len(masks)} masks")
+    return masks
 
 
 def _first(observation: Any) -> Any:
@@ -103,8 +121,9 @@ def _first(observation: Any) -> Any:
 
 
 def final_policy(run: RunFolder) -> SavedPolicy | None:
-    """The policy of a run that is over."""
-    return load_policy(run.policy) if run.exists and run.done else None
+    """The policy of a run that is over, or all that a folder for the hub has of one."""
+    final = run.exists and (run.done or checkpoint.only_policy(run.path))
+    return load_policy(run.policy) if final else None
 
 
 def policy_now(run: RunFolder, config: Config, seed: int, env: VectorEnv) -> SavedPolicy:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from torch import nn
 
 from dna.combined import register_encoder
@@ -207,6 +207,113 @@ def test_a_mask_that_leaves_nothing_is_named(tmp_path):
     config = tiny("dna", None)
     with pytest.raises(EnvironmentFailure, match="action_mask leaves no legal choice"):
         train(config, 0, tmp_path / "run", how=HOW, source=lambda: Masked(empty_at=3))
+
+
+class Late(Masked):
+    """Says nothing at a reset of what is legal, but after every step."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0], {}
+
+    def step(self, action):
+        self.mask[:] = True  # what counts is that the run ends before it ignores anything
+        return super().step(action)
+
+
+class LateDict(Late):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Dict({"seen": self.observation_space})
+
+    def _seen(self):
+        obs, info = super()._seen()
+        return {"seen": obs}, info
+
+
+@pytest.mark.parametrize("make", [Late, LateDict])
+@pytest.mark.parametrize("mode", [None, *AutoresetMode])
+def test_a_mask_that_comes_late_is_not_ignored(tmp_path, make, mode):
+    config = tiny("dna", None)
+    source = make
+    if mode is not None:
+        source = SyncVectorEnv([make] * config.agents, autoreset_mode=mode)
+    words = "had none at the first reset; give it at every reset and step"
+    with pytest.raises(EnvironmentFailure, match=words) as caught:
+        train(config, 0, tmp_path / "run", how=HOW, source=source)
+    assert "\n" not in str(caught.value)
+
+
+def test_reals_have_no_masks_to_come_late(tmp_path):
+    class Reals(Late):
+        def __init__(self):
+            super().__init__()
+            self.action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+        def step(self, action):
+            obs, info = self._seen()
+            self.t += 1
+            return obs, float(action[0]), self.t >= 7, False, info
+
+    assert train(tiny("dna", None), 0, tmp_path / "run", how=HOW, source=Reals)["episodes"]
+
+
+class Asked(Masked):
+    """As sb3-contrib has it: a method tells what is legal, and `info` nothing."""
+
+    def reset(self, *, seed=None, options=None):
+        self.over = False
+        return super().reset(seed=seed)[0], {}
+
+    def step(self, action):
+        obs, reward, self.over, truncated, _ = super().step(action)
+        return obs, reward, self.over, truncated, {}
+
+    def action_masks(self):
+        assert not self.over, "nobody acts here any more"
+        return self.mask.copy()
+
+
+@pytest.mark.parametrize("groups", [(5,), (3, 4)])
+def test_a_method_tells_what_is_legal(tmp_path, groups):
+    """Behind wrappers too; with the same masks the run is that of `info`, to the byte."""
+    config = tiny("dna", None, warm_up={"low": 2, "high": 9})
+    sources = {
+        "info": lambda: Masked(groups=groups),
+        "method": lambda: Asked(groups=groups),
+        "wrapped": lambda: gymnasium.wrappers.TimeLimit(Asked(groups=groups), 100),
+    }
+    for name, source in sources.items():
+        train(config, 0, tmp_path / name, how=HOW, source=source)
+    names = ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
+    found = [bytes_of(tmp_path / name, *names) for name in sources]
+    assert found[0] == found[1] == found[2]
+    policy = load_policy(tmp_path / "method" / "policy")
+    assert policy.preprocess.spec.masked
+    playing = Playing(source=sources["method"])
+    assert len(evaluate(policy, config.env, episodes=5, seed=1, how=playing).scores) == 5
+
+
+def test_a_run_with_a_method_resumes_to_the_bit(tmp_path):
+    assert cut_and_resume(tiny("dna", None), Asked, tmp_path)
+
+
+def test_what_is_seen_comes_before_what_is_asked(tmp_path):
+    class Both(Masked):
+        def action_masks(self):
+            raise AssertionError("the observation has it")
+
+    config = tiny("dna", None)
+    assert train(config, 0, tmp_path / "run", how=HOW, source=lambda: Both("obs"))["episodes"]
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_a_vector_environment_whose_masks_must_be_asked_for_is_refused(tmp_path, kind):
+    vector = kind([Asked] * 4)
+    try:
+        with pytest.raises(BadInput, match=r"action_masks\(\) is asked of single"):
+            train(tiny("dna", None), 0, tmp_path / "run", how=HOW, source=vector)
+    finally:
+        vector.close()
 
 
 def test_a_masked_run_resumes_to_the_bit(tmp_path):

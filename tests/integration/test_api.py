@@ -116,6 +116,9 @@ def test_predicting_is_the_policy_acting(tmp_path):
     assert all(type(action) is int for action in one_by_one)
     with pytest.raises(BadInput, match=r"shape \(5,\)"):
         found.predict(np.zeros(5))
+    for bad in (np.full(4, np.nan), [0, 0, np.inf, 0], np.full((2, 4), np.nan)):
+        with pytest.raises(BadInput, match="a number that is not finite"):
+            found.predict(bad)
 
 
 def test_evaluating_has_a_mean_and_its_own_seed():
@@ -199,12 +202,18 @@ def test_dicts_masks_and_hybrid_actions_in_the_environments_own_terms(env, tmp_p
         found.predict(obs)
     with pytest.raises(BadInput, match="5 observations, but 2 masks"):
         found.predict(batch, action_mask=masks[:2])
-    with pytest.raises(BadInput, match="has no 'camera'"):
-        found.predict({"joints": obs["joints"]}, action_mask=masks[0])
     assert found.evaluate(4).lengths == (6, 6, 6, 6)
     found.save(tmp_path / "robot")
-    with pytest.raises(BadInput, match="load with env="):
-        dna.load(tmp_path / "robot").predict(obs, action_mask=info["action_mask"])
+    alone = dna.load(tmp_path / "robot")
+    verbs = {
+        "predict": lambda: alone.predict(obs, action_mask=info["action_mask"]),
+        "evaluate": lambda: alone.evaluate(2),
+        "learn": lambda: alone.learn(64),
+        "observation_space": lambda: alone.observation_space,
+    }
+    for verb, act in verbs.items():
+        with pytest.raises(BadInput, match=f"^{verb}.*: .* came from Python; load with env="):
+            act()
     with pytest.raises(BadInput, match="not those that the policy was trained with"):
         dna.load(tmp_path / "robot", env="CartPole-v1").predict(np.zeros(4))
     again = dna.load(tmp_path / "robot", env=Robot)
@@ -213,6 +222,57 @@ def test_dicts_masks_and_hybrid_actions_in_the_environments_own_terms(env, tmp_p
     two, _ = found.predict(obs, deterministic=True, action_mask=mask)
     assert one["grip"] == two["grip"]
     assert one["move"].tolist() == two["move"].tolist()
+
+
+def test_observations_that_are_not_of_the_space_are_one_line():
+    found = agent(env=Robot)
+    obs, _ = Robot().reset(seed=0)
+    batch = {name: np.stack([part] * 5) for name, part in obs.items()}
+    mask, masks = [True] * 3, np.ones((5, 3), bool)
+    for name in obs:  # whichever is looked at first
+        for given, legal in ((obs, mask), (batch, masks)):
+            rest = {other: part for other, part in given.items() if other != name}
+            with pytest.raises(BadInput, match=f"^predict: the observation has no '{name}'$"):
+                found.predict(rest, action_mask=legal)
+    with pytest.raises(BadInput, match="predict: "):
+        found.predict(batch | {"joints": batch["joints"][:2]}, action_mask=masks)
+    lost = obs | {"joints": np.array([0.0, np.nan, 0.0])}
+    with pytest.raises(BadInput, match="a number that is not finite"):
+        found.predict(lost, action_mask=mask)
+
+
+class Pairs(gymnasium.Env):
+    """Two groups of three choices."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.MultiDiscrete([3, 3])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {"action_mask": np.ones(6, bool)}
+
+    def step(self, action):
+        return *self.reset()[:1], 0.0, True, False, {"action_mask": np.ones(6, bool)}
+
+
+def test_masks_of_a_batch_are_read_row_by_row():
+    found = agent(env=Pairs)
+    obs = np.zeros((2, 2), np.float32)
+    first = np.array([[1, 0, 0], [0, 1, 0]])
+    second = np.array([[0, 0, 1], [0, 0, 1]])
+    whole = np.concatenate([first, second], axis=1)
+    rows = [(first[0], second[0]), (first[1], second[1])]
+    legal = ((first, second), (first.tolist(), second.tolist()), whole, list(whole), rows)
+    for masks in (*legal, tuple(rows)):
+        assert found.predict(obs, action_mask=masks)[0].tolist() == [[0, 2], [1, 2]]
+    three = (first[[0, 1, 0]], second[[0, 1, 0]])
+    actions, _ = found.predict(np.zeros((3, 2), np.float32), action_mask=three)
+    assert actions.tolist() == [[0, 2], [1, 2], [0, 2]]
+    for masks in ([first, second], np.stack([first, second])):
+        with pytest.raises(BadInput, match="of groups or of observations"):
+            found.predict(obs, action_mask=masks)
+    with pytest.raises(BadInput, match="2 observations, but 3 masks"):
+        found.predict(obs, action_mask=[whole[0]] * 3)
 
 
 def test_atari_stacks_are_read_as_the_run_makes_them():
@@ -225,6 +285,8 @@ def test_atari_stacks_are_read_as_the_run_makes_them():
     actions, _ = found.predict(stacks)
     assert actions.shape == (2,)
     assert 0 <= found.predict(stacks[0])[0] < 18
+    assert found.observation_space.contains(stacks[0])
+    assert found.action_space == spaces.Discrete(18)
 
 
 # ── saving and loading ────────────────────────────────────────────────────────────────────
@@ -344,6 +406,15 @@ def test_callbacks_change_nothing(tmp_path):
     learned(folder=tmp_path / "without")
     agent(folder=tmp_path / "with").learn(192, Diary(), progress=False, how=HOW)
     assert bytes_of(tmp_path / "with", *ALL) == bytes_of(tmp_path / "without", *ALL)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reached"),
+    [(np.bool_(False), 64), (np.float32(3) < 2, 64), (np.bool_(True), 192), (None, 192)],
+)
+def test_numpys_false_stops_too(answer, reached):
+    found = agent().learn(192, lambda state, row: answer, progress=False, how=HOW)
+    assert found.interactions == reached
 
 
 def test_a_callback_stops_and_the_run_goes_on(tmp_path):

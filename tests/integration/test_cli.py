@@ -344,7 +344,7 @@ def test_a_user_factory_without_render_mode_is_refused_politely(capsys, tmp_path
     words = ["--interactions", "1024", "--quiet", "--allow-import", "--out", "plain"]
     assert main(["train", "plain_env:make", *words]) == 0
     capsys.readouterr()
-    assert "plain_env:make" in refused(capsys, ["record", "plain", "--allow-import"], 5)
+    assert "plain_env:make" in refused(capsys, ["record", "plain", "--allow-import"], 2)
     other = ["train", "plain_env:needs", "--allow-import"]
     assert "TypeError" in refused(capsys, other, 5)
 

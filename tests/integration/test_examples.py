@@ -38,9 +38,10 @@ def test_the_board_game_knows_no_illegal_move(example, capfd):
 
 @only("dict_robot")
 def test_the_robot_sees_moves_and_grips(example):
-    before, after = example.main(interactions=1024, episodes=8)
-    assert -25 < before < 10
-    assert -25 < after < 10
+    """The same 60 episodes before and after: one that has learned nothing scores as before."""
+    before, after = example.main(interactions=8192, episodes=60)
+    assert -5 < before < 0  # at random: it closes its hand on nothing
+    assert after > before + 0.7
 
 
 @only("custom_env")

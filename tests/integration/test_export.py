@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -324,6 +325,23 @@ def test_a_bad_command_is_one_line(cartpole, words, message, capsys):
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_an_environment_from_python_is_said_to_be_one(tmp_path, capsys):
+    make = partial(gymnasium.make, "CartPole-v1")
+    train(tiny("dna", None, interactions=64), 0, tmp_path / "run", how=HOW, source=make)
+    run = str(tmp_path / "run")
+    hub = ["--format", "hub", "--out", str(tmp_path / "hub")]
+    for words, message in (
+        (["export", run], "came from Python, where this cannot make it; add --no-env"),
+        (["export", run, *hub], "dna.load(FOLDER, env=…)"),
+        (["eval", run], "one that came from Python must be passed again"),
+    ):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert message in said
+        assert said.count("\n") == 1
+    assert main(["export", run, "--no-env"]) == 0
 
 
 def test_without_the_libraries_the_extra_is_named(cartpole, monkeypatch, capsys):

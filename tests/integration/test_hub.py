@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 import warnings
 from dataclasses import replace
@@ -239,3 +240,58 @@ def test_without_the_library_the_extra_is_named(packed, monkeypatch, capsys):
 def test_a_run_is_not_pushed_as_it_is(run, api):
     with pytest.raises(BadInput, match="not ready"):
         push(run, "me/run")
+
+
+# ── loading a folder as an agent ──────────────────────────────────────────────────────────
+
+FRESH = """
+import json, sys, dna
+agent = dna.load(sys.argv[1])
+obs = [[0.1 * i, -0.2, 0.02 * i, 0.3] for i in range(-20, 20)]
+found = agent.predict(obs, deterministic=True)[0].tolist()
+print(json.dumps([type(agent).__name__, found, agent.evaluate(6).scores]))
+"""
+
+
+def files_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_agent_of_a_folder_acts_and_scores_like_that_of_the_run(run, packed):
+    """In fresh processes, and not like one that has learned nothing."""
+    seen = [
+        json.loads(subprocess.check_output([sys.executable, "-c", FRESH, str(folder)]))
+        for folder in (run, packed)
+    ]
+    assert seen[0] == seen[1]
+    weights = [
+        dna.load(folder)._policy(may_reset=True).network.state_dict()
+        for folder in (run, packed)
+    ]
+    first = dna.DNA("CartPole-v1", preset=tiny("dna"))._policy(may_reset=True)
+    for name in weights[0]:
+        assert torch.equal(weights[0][name], weights[1][name])
+    head = "policy_head.weight"
+    assert not torch.equal(weights[1][head], first.network.state_dict()[head])
+
+
+def test_an_agent_of_a_folder_is_saved_as_one(packed, tmp_path):
+    dna.load(packed).save(tmp_path / "saved")
+    found = [dna.load(f).evaluate(4).scores for f in (packed, tmp_path / "saved")]
+    assert found[0] == found[1]
+
+
+def test_a_folder_does_not_go_on_and_stays_as_it_is(packed, tmp_path, capsys):
+    copy = shutil.copytree(packed, tmp_path / "copy")
+    before = files_of(copy)
+    assert main(["resume", str(copy)]) == 2
+    said = capsys.readouterr().err
+    assert "holds a policy, but no checkpoint to go on from; `dna train" in said
+    assert said.count("\n") == 1
+    same = dna.DNA("CartPole-v1", preset=tiny("dna"), folder=copy)
+    for agent in (dna.load(copy), dna.load(copy, folder=copy), same):
+        for interactions in (None, 64):
+            with pytest.raises(BadInput, match=r"no checkpoint to go on from|other settings"):
+                agent.learn(interactions, progress=False)
+    assert dna.load(copy).evaluate(2).mean > 0
+    assert files_of(copy) == before

@@ -170,6 +170,23 @@ def test_masked_dictionaries_are_filmed(tmp_path):
     assert len(p) == 3
 
 
+@pytest.mark.parametrize("draws", [lambda env: None, gymnasium.Env.render])
+def test_what_draws_nothing_is_one_line(tmp_path, capsys, draws):
+    class Plain(Drawn):
+        render = draws
+
+    gymnasium.register("Plain-v99", Plain)
+    try:
+        untrained(tmp_path / "run", tiny("dna", "Plain-v99"))
+        code = main(["record", str(tmp_path / "run")])
+    finally:
+        del gymnasium.registry["Plain-v99"]
+    said = capsys.readouterr().err
+    assert code == 2
+    assert "Plain-v99: has no render_mode='rgb_array' pictures to record" in said
+    assert said.count("\n") == 1
+
+
 # ── the saved policy ───────────────────────────────────────────────────────────────────────
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+import dna
 from dna.cli import main
 from dna.distributions import Gaussian
 from dna.errors import BadInput, StorageFailure
@@ -204,6 +205,14 @@ def test_bits_and_one_hot_observations(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_an_agent_of_it_is_refused_with_what_reads_it(tmp_path):
+    trained("CartPole-v1", tmp_path / "model.zip")
+    import_model(tmp_path / "model.zip", "CartPole-v1", tmp_path / "out")
+    for kind in (dna, dna.PPO):
+        with pytest.raises(BadInput, match=r"without a run.*dna\.hub\.load.*`dna eval"):
+            kind.load(tmp_path / "out")
+
+
 def test_what_cannot_be_taken_is_one_line(tmp_path):
     def refused(words, env_id="CartPole-v1", name="model.zip"):
         with pytest.raises((BadInput, StorageFailure), match=words) as error:

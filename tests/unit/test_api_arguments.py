@@ -1,5 +1,6 @@
 """The Python API before anything is learned: arguments, settings, environments, laziness."""
 
+import inspect
 import subprocess
 import sys
 from typing import Literal
@@ -8,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import scipy.stats
+import stable_baselines3
 from gymnasium import spaces
 
 import dna
@@ -100,6 +102,71 @@ def test_what_is_no_environment_is_refused(env):
 def test_learn_refuses_at_once(arguments, words):
     with pytest.raises(BadInput, match=words):
         dna.DNA("CartPole-v1").learn(**arguments)
+
+
+# ── what users of Stable-Baselines3 type ──────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [dna.DNA, dna.PPO, dna.PPG])
+@pytest.mark.parametrize("name", list(inspect.signature(stable_baselines3.PPO).parameters))
+def test_every_argument_of_sb3s_ppo_is_answered(kind, name):
+    if name in ("env", "seed", "policy"):
+        return  # ours too, or a phase; see below
+    with pytest.raises(BadInput, match=rf"^{name}: no '{name}'; ") as caught:
+        kind("CartPole-v1", **{name: 1})
+    assert "\n" not in str(caught.value)
+    assert "known: " not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("MlpPolicy", "CartPole-v1"), {}),
+        (("CnnPolicy", gymnasium.make("CartPole-v1")), {"n_steps": 64}),
+        ((stable_baselines3.ppo.MlpPolicy, "CartPole-v1"), {}),
+        ((), {"policy": "MlpPolicy", "env": "CartPole-v1"}),
+    ],
+)
+def test_a_policy_class_is_not_chosen_here(given, named):
+    with pytest.raises(BadInput, match="there is no policy class to choose"):
+        dna.PPO(*given, **named)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda a: a.learn(total_timesteps=64, progress_bar=True), "it is progress="),
+        (lambda a: a.learn(64, tb_log_name="x"), "name it with folder="),
+        (lambda a: a.learn(64, reset_num_timesteps=False), "learning again goes on"),
+        (lambda a: a.learn(64, foo=1), "learn: no argument 'foo'$"),
+        (lambda a: a.predict(np.zeros(4), action_masks=[1, 1]), "it is action_mask="),
+        (lambda a: dna.PPO.load("x", device="cpu"), r"load: no argument 'device'; .*dna\.How"),
+    ],
+)
+def test_arguments_of_sb3s_methods_are_answered(call, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        call(dna.PPO("CartPole-v1"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["get_env", "set_env", "policy", "logger", "device"])
+def test_attributes_of_sb3s_models_are_answered(name):
+    agent = dna.PPO("CartPole-v1")
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; "):
+        getattr(agent, name)
+    assert not hasattr(agent, name)
+    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'foo'$"):
+        agent.foo  # noqa: B018
+
+
+def test_what_sb3s_models_say_of_themselves():
+    agent = dna.PPO("CartPole-v1")
+    assert agent.num_timesteps == 0
+    assert agent.observation_space == gymnasium.make("CartPole-v1").observation_space
+    assert agent.action_space == spaces.Discrete(2)
+    vector = gymnasium.make_vec("CartPole-v1", 4)
+    assert dna.PPO(vector).action_space == vector.single_action_space
+    vector.close()
 
 
 def test_nothing_can_be_saved_or_drawn_before_learning(tmp_path):

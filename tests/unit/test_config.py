@@ -172,8 +172,11 @@ def test_values_out_of_range_are_refused_with_their_key(pair):
 
 
 def test_unknown_keys_in_a_tree_are_refused():
+    tree = json_tree(DNA) | {"xyzzy": "cpu"}
+    with pytest.raises(BadInput, match=r"^xyzzy: no such setting$"):
+        from_tree(tree)
     tree = json_tree(DNA) | {"device": "cpu"}
-    with pytest.raises(BadInput, match=r"^device: no such setting$"):
+    with pytest.raises(BadInput, match=r"^device: no such setting; it is .* --device$"):
         from_tree(tree)
     tree = json_tree(DNA)
     tree["phases"][1]["sgd"]["epoch"] = 1

@@ -20,7 +20,10 @@ from dna.worlds import ATARI, PROCGEN
 def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
     """What makes one environment of this id; refuses ids that do not exist."""
     if not config.id:
-        raise BadInput("env.id: which environment? For example CartPole-v1")
+        raise BadInput(
+            "env.id: names no environment; one that came from Python must be passed again, "
+            "for example dna.load(FOLDER, env=…)"
+        )
     options: dict[str, Any] = dict(config.options)
     if render:
         options["render_mode"] = "rgb_array"

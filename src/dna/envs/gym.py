@@ -6,6 +6,7 @@ only carry a reset, and keeps the true last observation beside.
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -16,12 +17,12 @@ from dna.config import EnvConfig
 from dna.envs import ALL, Array, Factory, Making, State, Step, graph, mujoco
 from dna.envs.actions import action_codec, meanings_of, uniform_rows
 from dna.envs.guard import close, guard
-from dna.envs.packing import PackedCodec
+from dna.envs.masks import asked
+from dna.envs.packing import PackedCodec, observer
 from dna.envs.shared_dice import SharedDice
 from dna.envs.spaces import ObservationCodec, check_finite
 from dna.envs.vector import no_snapshot
 from dna.errors import BadInput, EnvironmentFailure
-from dna.spaces import MASK
 
 
 class GymVector:
@@ -32,11 +33,13 @@ class GymVector:
     def __init__(self, create: Factory, config: EnvConfig, making: Making) -> None:
         self.name = config.id or "environment"
         with guard(self.name):
-            self.envs = [self._create(create) for _ in range(making.agents)]
+            made = [self._create(create) for _ in range(making.agents)]
+            if len({id(env) for env in made}) < making.agents:
+                text = "the factory must make a new environment each time"
+                raise BadInput(f"{self.name}: {text}")
+            self.envs = [asked(env) for env in made]
             self._action = action_codec(self.envs[0].action_space)
             self._obs = self._codec(self.envs[0], making.seeds[0])
-        if len({id(env) for env in self.envs}) < making.agents:
-            raise BadInput(f"{self.name}: the factory must make a new environment each time")
         self.agents = making.agents
         self.seeds = making.seeds
         self.limit = config.max_episode_steps
@@ -59,11 +62,9 @@ class GymVector:
 
     def _codec(self, env: gymnasium.Env[Any, Any], seed: int) -> ObservationCodec | PackedCodec:
         """Whether it says in `info` what is legal shows at a reset; the run begins with one."""
-        space, action = env.observation_space, self._action.spec
-        in_info = bool(action.choices) and MASK in (env.reset(seed=seed)[1] or {})
-        if in_info or isinstance(space, gymnasium.spaces.Dict):
-            return PackedCodec(space, action, in_info=in_info)
-        return ObservationCodec(space)
+        action = self._action.spec
+        info = env.reset(seed=seed)[1] if action.choices else {}
+        return observer(env.observation_space, action, info)
 
     def reset(self) -> Array:
         """Every environment from its own hashed seed."""
@@ -186,7 +187,8 @@ class GymVector:
 
     def picture(self) -> Array:
         """What the first environment draws."""
-        with guard(self.name, 0):
+        picture: Any = None
+        with guard(self.name, 0), suppress(NotImplementedError):  # Env.render's own answer
             picture = self.envs[0].render()
         if not isinstance(picture, np.ndarray):
             raise BadInput(f"{self.name}: has no render_mode='rgb_array' pictures to record")

@@ -139,15 +139,19 @@ def _again(env: Env) -> Env:
     return gymnasium.make(env.spec, disable_env_checker=True)
 
 
+def plain_spaces(
+    obs: ObservationSpec, action: ActionSpec
+) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """Those of Atari and Procgen as we make them: bytes in, one choice out."""
+    return spaces.Box(0, 255, obs.shape, np.uint8), spaces.Discrete(action.sizes[0])
+
+
 def codecs(
-    found: tuple[spaces.Space[Any], spaces.Space[Any]] | None,
+    found: tuple[spaces.Space[Any], spaces.Space[Any]],
     obs: ObservationSpec,
     action: ActionSpec,
 ) -> tuple[Observer, Codec]:
     """What reads observations and writes actions of these spaces for a policy like this."""
-    if found is None:  # Atari, Procgen: bytes in, one choice out
-        seen = spaces.Box(0, 255, obs.shape, np.uint8)
-        found = seen, spaces.Discrete(action.sizes[0])
     space, acts = found
     writer = action_codec(acts)
     reader: Observer

@@ -1,8 +1,9 @@
 """Dict observations and action masks as rows of bytes (`dna.spaces.ObservationSpec.pack`).
 
-A mask is `info["action_mask"]`, or an entry `"action_mask"` of a Dict observation: one truth
-for every choice, of several groups (MultiDiscrete) one behind the other. It travels with its
-observation, so whatever acts on the one or learns from it has the other at hand.
+A mask is `info["action_mask"]` (`dna.envs.masks` puts a method's answer there), or an entry
+`"action_mask"` of a Dict observation: one truth for every choice, of several groups
+(MultiDiscrete) one behind the other. It travels with its observation, so whatever acts on the
+one or learns from it has the other at hand.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from dna.envs.spaces import ObservationCodec
+from dna.envs.spaces import ObservationCodec, check_unmasked
 from dna.errors import BadInput
 from dna.packed import legal, numbers, spans
 from dna.spaces import MASK, ActionSpec, ObservationSpec, Part
@@ -39,6 +40,7 @@ class PackedCodec:
         if in_info or self.in_obs:
             parts.append(Part(MASK, "mask", (sum(self.choices),), "bool"))
         self.spec = ObservationSpec.pack(parts)
+        self.maskless = bool(self.choices) and not self.spec.masked
         self.spans = spans(self.spec)
 
     def empty(self, agents: int) -> Array:
@@ -48,21 +50,23 @@ class PackedCodec:
     def encode(self, observation: Any, info: Any = None, *, final: bool = False) -> Array:
         """One observation as a row; a final one need not say what is legal after it."""
         row = np.zeros(self.spec.shape, dtype=np.uint8)
+        if self.maskless:
+            check_unmasked(info)
         for part, span in self.spans.items():
             if part.kind == "mask":
                 value: Any = self._mask(observation, info, final)
             else:
-                found = _at(observation, part.name) if self.nested else observation
+                found = entry(observation, part.name) if self.nested else observation
                 value = self.codecs[part.name].encode(found)
             flat = np.ascontiguousarray(value, dtype=np.dtype(part.dtype)).reshape(-1)
             row[span] = flat.view(np.uint8)
         return row
 
     def _mask(self, observation: Any, info: Any, final: bool) -> npt.NDArray[np.bool_]:
-        found = observation.get(MASK) if self.in_obs else (info or {}).get(MASK)
-        size = sum(self.choices)
+        where, told = ("the observation", observation) if self.in_obs else ("info", info or {})
+        found, size = told.get(MASK), sum(self.choices)
         if found is None and not final:
-            raise ValueError(f"info has no '{MASK}' this time")
+            raise ValueError(f"{where} has no '{MASK}' this time")
         if found is None:
             return np.ones(size, np.bool_)
         groups = found if isinstance(found, tuple | list) else [found]
@@ -78,7 +82,7 @@ class PackedCodec:
     def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
         """A vector environment's observations; `over`: rows that nobody will act on."""
         name = next(iter(self.codecs))
-        rows = self.empty(len(_at(observations, name) if self.nested else observations))
+        rows = self.empty(len(entry(observations, name) if self.nested else observations))
         masks = (info or {}).get(MASK)
         for i in range(len(rows)):
             own = {} if masks is None or masks[i] is None else {MASK: masks[i]}
@@ -93,6 +97,16 @@ class PackedCodec:
     def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
         """Which choices are legal; None: all of them, always."""
         return legal(self.spec, rows)
+
+
+def observer(
+    space: spaces.Space[Any], action: ActionSpec, info: Any
+) -> ObservationCodec | PackedCodec:
+    """What reads an environment; `info` of a reset shows whether it tells masks there."""
+    in_info = bool(action.choices) and MASK in (info or {})
+    if in_info or isinstance(space, spaces.Dict):
+        return PackedCodec(space, action, in_info=in_info)
+    return ObservationCodec(space, maskless=bool(action.choices))
 
 
 def _entries(space: spaces.Dict, start: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
@@ -121,8 +135,11 @@ def _check_mask_space(space: spaces.Space[Any], choices: int) -> None:
         raise BadInput(f"'{MASK}' has {size} entries, not one for each of {choices} choices")
 
 
-def _at(observation: Any, path: str) -> Any:
+def entry(observation: Any, path: str) -> Any:
+    """`outer/inner` of an observation, or of a batch of them."""
     for name in path.split("/"):
+        if not isinstance(observation, Mapping) or name not in observation:
+            raise ValueError(f"the observation has no '{path}'")
         observation = observation[name]
     return observation
 

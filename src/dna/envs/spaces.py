@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
 from dna.errors import BadInput, NonFinite
-from dna.spaces import Dtype, ObservationSpec
+from dna.spaces import MASK, Dtype, ObservationSpec
 
 Array = npt.NDArray[Any]
 #: More channels than this on the smallest axis, and three axes are no picture.
@@ -24,8 +24,9 @@ MOST_CHANNELS = 32
 class ObservationCodec:
     """One environment's observations as rows of our spec."""
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        self.space = space
+    def __init__(self, space: spaces.Space[Any], *, maskless: bool = False) -> None:
+        """`maskless`: choices are made, and nothing said that some may be illegal."""
+        self.space, self.maskless = space, maskless
         self.one_hot = isinstance(
             space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
         )
@@ -62,6 +63,8 @@ class ObservationCodec:
 
     def encode(self, observation: Any, info: Any = None, *, final: bool = False) -> Array:
         """One observation as our spec has it; nothing of `info` is in it."""
+        if self.maskless:
+            check_unmasked(info)
         if self.one_hot:
             return np.asarray(flatten(self.space, observation), dtype=np.float32)
         array = np.asarray(observation)
@@ -75,6 +78,8 @@ class ObservationCodec:
 
     def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
         """A vector environment's observations, one row per agent."""
+        if self.maskless:
+            check_unmasked(info)
         buffer = self.empty(len(observations))
         for row, observation in zip(buffer, observations, strict=True):
             row[...] = self.encode(observation)
@@ -87,6 +92,15 @@ class ObservationCodec:
     def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
         """Every choice always is."""
         return None
+
+
+def check_unmasked(info: Any) -> None:
+    """A mask that comes late would be ignored: networks are built for what a reset shows."""
+    if info and MASK in info:
+        raise ValueError(
+            f"info has an '{MASK}' now, but had none at the first reset; give it at every "
+            "reset and step"
+        )
 
 
 def check_finite(what: str, array: Array, agents: Sequence[int] | Array | None = None) -> None:

@@ -10,7 +10,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -19,8 +18,9 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from dna.config import EnvConfig
 from dna.envs import ALL, Array, State, Step, graph
 from dna.envs.actions import action_codec, uniform_rows
-from dna.envs.guard import guard
-from dna.envs.packing import PackedCodec, row_of
+from dna.envs.guard import close, guard
+from dna.envs.masks import METHOD, answers
+from dna.envs.packing import PackedCodec, observer, row_of
 from dna.envs.shared_dice import SharedDice
 from dna.envs.spaces import ObservationCodec, check_finite
 from dna.errors import BadInput, EnvironmentFailure, Unsaveable
@@ -57,10 +57,11 @@ class VectorAdapter:
         space, action = self.env.single_observation_space, self._action.spec
         with guard(self.name):
             found = self.env.reset(seed=self._seed())[1] if action.choices else {}
-        in_info = MASK in (found or {})
-        if in_info or isinstance(space, gymnasium.spaces.Dict):
-            return PackedCodec(space, action, in_info=in_info)
-        return ObservationCodec(space)
+        codec = observer(space, action, found)
+        if codec.maskless:
+            with guard(self.name):
+                _check_not_asked(self.env, self.name)
+        return codec
 
     def reset(self) -> Array:
         """First observations; each environment gets its own hashed seed."""
@@ -179,6 +180,24 @@ class VectorAdapter:
 def no_snapshot(name: str, thing: Exception | str = "its state") -> Unsaveable:
     """Why an environment cannot be saved; `inexact` tells of those that never can."""
     return Unsaveable(f"{name}: {thing} cannot be saved; start new episodes instead")
+
+
+def _check_not_asked(env: GymnasiumVectorEnv[Any, Any, Any], name: str) -> None:
+    """Masks that would have to be asked for, one environment at a time."""
+    inner: Any = env.unwrapped
+    if isinstance(inner, SyncVectorEnv):
+        found = answers(inner.envs[0])
+    elif isinstance(inner, AsyncVectorEnv):  # the others are in processes of their own
+        one = inner.env_fns[0]()
+        found = answers(one)
+        close(one)
+    else:
+        return
+    if found:
+        raise BadInput(
+            f"{name}: {METHOD}() is asked of single environments only; pass a factory, or give "
+            f"info['{MASK}'] at every reset and step"
+        )
 
 
 def _mode(env: GymnasiumVectorEnv[Any, Any, Any]) -> AutoresetMode:

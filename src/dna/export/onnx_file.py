@@ -39,6 +39,10 @@ def surroundings(
     policy: SavedPolicy, *, allow_import: bool = False, source: Source = None
 ) -> Outside:
     """Make the policy's environment once, to see what lies around it."""
+    if policy.env.id is None and source is None:
+        raise BadInput(
+            "export: the environment came from Python, where this cannot make it; add --no-env"
+        )
     vector = make(policy.env, Making(1, (0,), 1, allow_import), source)
     try:
         if (vector.observation, vector.action) != (

@@ -16,7 +16,7 @@ from dna import checkpoint
 from dna.config import Config, json_tree
 from dna.errors import BadInput
 from dna.folder import RunFolder
-from dna.keeping import check_nothing_lost
+from dna.keeping import check_may_start_over
 from dna.lock import locked
 from dna.storage import (
     read,
@@ -53,7 +53,7 @@ def lengthened(run: RunFolder, asked: int | None) -> Config:
     if longer == config:
         return config
     if saved is None:
-        check_nothing_lost(run.path, config, None)
+        check_may_start_over(run.path, config, None)
         with locked(run.path):
             run.clear()
         return longer

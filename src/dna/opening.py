@@ -13,7 +13,7 @@ from dna.accord import on_first
 from dna.config import Config
 from dna.errors import FolderBusy
 from dna.folder import RunFolder
-from dna.keeping import check_nothing_lost
+from dna.keeping import check_may_start_over
 from dna.lock import check_unlocked, locked
 from dna.setup import How
 from dna.storage import recover
@@ -43,7 +43,7 @@ def where_it_stood(
     saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
     if saved is None:
         every = how.checkpoint_every
-        on_first(world, lambda: check_nothing_lost(folder.path, config, every))
+        on_first(world, lambda: check_may_start_over(folder.path, config, every))
     return saved
 
 

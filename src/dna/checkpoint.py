@@ -170,10 +170,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
     """One checkpoint, verified, and of the run with this digest."""
     own = f"rank{world.rank}.safetensors"
     only = None if world.size == 1 else {"state.json", "rank0.safetensors", own}
-    files = read_folder(path, only)
-    about = read_manifest(path)["about"]
-    if about.get("digest") != digest:
-        raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
+    files = verified(path, digest, only)
     try:
         state = parse_json(files["state.json"], path / "state.json")
         _check_ranks(path, state.get("ranks", 1), world)
@@ -186,6 +183,14 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
         return Saved(path=path, tensors=tensors, rejected=rejected, **progress_of(state))
     except UNFIT as error:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
+
+
+def verified(path: Path, digest: str, only: set[str] | None = None) -> dict[str, bytes]:
+    """Files of one checkpoint of the run with this digest, as many ranks as it may be of."""
+    files, about = read_folder(path, only), read_manifest(path)["about"]
+    if about.get("digest") != digest:
+        raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
+    return files
 
 
 def _check_ranks(path: Path, ranks: Any, world: World) -> None:

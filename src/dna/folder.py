@@ -17,6 +17,8 @@ from typing import Any
 from dna.complaints import quoted
 from dna.config import Config, json_tree
 from dna.errors import BadInput, StorageFailure
+from dna.exchange import NEXT
+from dna.lock import settle
 from dna.storage import read, read_json, remove, write_json
 from dna.tweak import digest, from_tree
 
@@ -62,6 +64,7 @@ class RunFolder:
         """Whether a run was begun here."""
         path = self.path / "config.json"
         try:
+            settle(self.path)
             if not path.is_file():
                 return False
         except OSError as error:  # a name that no file can have
@@ -83,7 +86,7 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Refuse a folder whose files a new run would overwrite but that is no run of ours."""
-        links = [n for n in [*OWN, "run.lock"] if (self.path / n).is_symlink()]
+        links = [n for n in [*OWN, "run.lock", NEXT] if (self.path / n).is_symlink()]
         if links:
             raise BadInput(
                 f"{self.path / links[0]}: is a link, which a run never writes through"
@@ -100,8 +103,12 @@ class RunFolder:
 
     def begin(self, config: Config, seed: int) -> None:
         """Write what the run is."""
-        tree = {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
-        write_json(self.path / "config.json", tree)
+        write_json(self.path / "config.json", what_it_is(config, seed))
+
+    def digest(self) -> str | None:
+        """Which run this is by its `config.json`; None if that is gone."""
+        path = self.path / "config.json"
+        return str(read_json(path)["digest"]) if path.is_file() else None
 
     def read(self) -> tuple[Config, int]:
         """(configuration, seed) of this run."""
@@ -149,6 +156,11 @@ class RunFolder:
         """Delete a run's own files, and nothing else that may lie beside them."""
         for name in OWN:
             remove(self.path / name)
+
+
+def what_it_is(config: Config, seed: int) -> dict[str, Any]:
+    """What `config.json` holds."""
+    return {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
 
 
 def read_config(path: Path) -> tuple[Config, int]:

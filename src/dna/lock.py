@@ -11,6 +11,7 @@ from typing import TextIO
 
 from dna import disk
 from dna.errors import FolderBusy
+from dna.exchange import finish, pending
 from dna.storage import make_folder, reported
 
 #: Seconds: `check_unlocked` of another process holds the lock for an instant.
@@ -22,11 +23,13 @@ def locked(folder: Path) -> Iterator[Callable[[], None]]:
     """Hold the run's folder for life; the kernel lets go even after kill -9.
 
     Gives a function that makes sure of it: a lock file that somebody deleted is taken anew,
-    and `FolderBusy` says that somebody else was faster.
+    and `FolderBusy` says that somebody else was faster. A change that a crash has interrupted
+    (`dna.exchange`) is at its end then.
     """
     make_folder(folder)
     with ExitStack() as held:
         file = held.enter_context(_open(folder))
+        finish(folder)
 
         def keep() -> None:
             nonlocal file
@@ -34,6 +37,13 @@ def locked(folder: Path) -> Iterator[Callable[[], None]]:
                 file = held.enter_context(_open(folder))
 
         yield keep
+
+
+def settle(folder: Path) -> None:
+    """Bring to its end what a crash has interrupted here; nothing else is written."""
+    if pending(folder):
+        with locked(folder):
+            pass
 
 
 def _open(folder: Path) -> TextIO:

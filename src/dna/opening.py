@@ -20,6 +20,9 @@ from dna.storage import recover
 from dna.tweak import digest
 from dna.world import World
 
+#: A context in which a folder is held.
+Held = Iterator[Callable[[], None]]
+
 
 def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str, Any] | None:
     """The result of a run that is over; refuses a folder that is not for this run."""
@@ -48,23 +51,41 @@ def where_it_stood(
 
 
 @contextmanager
-def held(folder: RunFolder, how: How, seen: list[str]) -> Iterator[Callable[[], None]]:
-    """Hold the folder for the run, if nobody has changed it since `seen` was looked at.
+def held(folder: RunFolder, run: tuple[Config, int], how: How, seen: list[str]) -> Held:
+    """Hold the folder for this run, if nobody has changed it since `seen` was looked at.
 
-    Gives a function that makes sure, on all ranks, that it is still held.
+    Gives a function that makes sure, on all ranks, that it is still held, and still this run's.
     """
     keep: list[Callable[[], None]] = []
 
     def take() -> None:
         keep.append(closing.enter_context(locked(folder.path)))
-        done = not how.restart and folder.done
-        if done or seen != checkpoint.names(folder.path):
+        if how.restart:
+            return
+        others = folder.digest() not in (None, digest(*run))
+        if others or folder.done or seen != checkpoint.names(folder.path):
             text = f"{folder.path}: another process changed the run just now; try again"
             raise FolderBusy(text)
 
+    def hold() -> None:
+        keep[0]()
+        _check_still(folder, run)
+
     with ExitStack() as closing:
         on_first(how.world, take)
-        yield lambda: on_first(how.world, lambda: keep[0]())
+        yield lambda: on_first(how.world, hold)
+
+
+def _check_still(folder: RunFolder, run: tuple[Config, int]) -> None:
+    """Who does not ask for the lock may have put another run here: do not mix the two."""
+    found = folder.digest()
+    if found is None:
+        folder.begin(*run)
+        text = f"{folder.path / 'config.json'}: was deleted; put back"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    elif found != digest(*run):
+        text = f"{folder.path}: its config.json is another run's now; this one ends here"
+        raise FolderBusy(text)
 
 
 @contextmanager

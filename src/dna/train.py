@@ -69,7 +69,7 @@ def train(
         tune(how, env)
         try:
             run = Run(config, seed, folder, env, how, watch)
-            with held(folder, how, seen) as run.keeper.hold:
+            with held(folder, (config, seed), how, seen) as run.keeper.hold:
                 return run.train(saved, resumes, sinks, stop)
         finally:
             with watch:

@@ -1,5 +1,6 @@
 """A save is replaced, and a run made longer, all at once: the old one stays until then."""
 
+import json
 import os
 import shutil
 
@@ -133,6 +134,40 @@ def test_a_folder_in_which_somebody_trains_is_not_saved_to(run, kept):
         with locked(kept.path), pytest.raises(FolderBusy, match="in use by"):
             copy_run(run, kept.path, overwrite=overwrite)
     assert bytes_of(kept.path, *FILES) == before
+
+
+class Replacer:
+    """Puts another run's settings into the folder in the middle of a run."""
+
+    def __init__(self, folder, change):
+        self.folder, self.change = folder, change
+
+    def start(self):
+        pass
+
+    def write(self, row):
+        if row.iteration == 0:
+            self.change(self.folder / "config.json")
+
+    def close(self):
+        pass
+
+
+def test_a_run_whose_folder_became_another_runs_stops_before_it_writes(tmp_path):
+    def replace(path):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"digest": "f" * 12}))
+
+    folder = tmp_path / "run"
+    with pytest.raises(FolderBusy, match=r"config\.json is another run's"):
+        train(CONFIG, 3, folder, how=HOW, sinks=[Replacer(folder, replace)])
+    assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_settings_that_somebody_deletes_are_put_back(tmp_path, run):
+    folder = tmp_path / "again"
+    with pytest.warns(RuntimeWarning, match=r"config\.json: was deleted; put back"):
+        train(CONFIG, 3, folder, how=HOW, sinks=[Replacer(folder, os.unlink)])
+    assert (folder / "config.json").read_bytes() == (run.path / "config.json").read_bytes()
 
 
 def test_a_save_with_one_checkpoint_survives_a_kill_while_it_is_made_longer(

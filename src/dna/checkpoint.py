@@ -66,6 +66,11 @@ class Saved:
     tensors: dict[str, Tensor]
     rejected: tuple[str, ...] = ()  # newer checkpoints that cannot be used, and why
 
+    @property
+    def replay(self) -> int:
+        """Rollouts that it holds for PPG."""
+        return len({name.split("/")[1] for name in self.tensors if name.startswith("replay/")})
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -90,8 +95,9 @@ def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> P
     target = folder / "checkpoints" / f"{scores.interactions:012d}"
     if on_first(world, target.exists):
         try:
-            together(world, lambda: load(target, digest, world=world))
-            return target  # the same state: there is nothing to gain by putting it at risk
+            found = together(world, lambda: load(target, digest, world=world))
+            if found.replay == state["replay"]:  # a run that is over forgets it
+                return target  # the same state: nothing is gained by putting it at risk
         except StorageFailure:
             on_first(world, lambda: remove(target))
     files = {f"rank{world.rank}.safetensors": tensor_bytes(_tensors(parts))}

@@ -104,8 +104,7 @@ def schedules(config: Config) -> list[str]:
 def _check_replay(config: Config, saved: checkpoint.Saved) -> None:
     """A finished run has forgotten the rollouts that PPG's next auxiliary phase would read."""
     every = config.replay_length
-    kept = len({name.split("/")[1] for name in saved.tensors if name.startswith("replay/")})
-    if every and saved.iteration % every != kept:
+    if every and saved.iteration % every != saved.replay:
         raise BadInput(
             f"learn: this run ended between two auxiliary phases and cannot go on; learn "
             f"multiples of {every * config.batch:,} interactions"

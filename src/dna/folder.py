@@ -10,6 +10,8 @@ policy.onnx, policy.json                          what `dna export` writes
 nonfinite.safetensors, hang.txt                   what a run that failed has left to look at
 """
 
+import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from dna.errors import BadInput, StorageFailure
 from dna.exchange import NEXT
 from dna.lock import settle
 from dna.storage import read, read_json, remove, write_json
+from dna.strict import JSON_LIMIT, parse_json
 from dna.tweak import digest, from_tree
+from dna.voice import typed
 
 #: Everything a run or a command on it writes. `config.json` goes last: it marks the run.
 OWN = [
@@ -44,12 +48,16 @@ OWN = [
     "config.json",
 ]
 
+#: What a run that starts over, because it has no checkpoint yet, is asked for and is.
+MEMORY = ("machine.json", "config.json")
+
 
 @dataclass(frozen=True)
 class RunFolder:
     """Paths and small files of one run."""
 
     path: Path
+    given: Path | None = None  # as the user wrote it, for words
 
     @classmethod
     def of(cls, text: str | Path) -> "RunFolder":
@@ -58,6 +66,15 @@ class RunFolder:
         if not folder.exists:
             raise BadInput(f"{text}: no run here (no config.json); `dna train` makes one")
         return folder
+
+    def here(self) -> "RunFolder":
+        """The same from wherever: an environment may change the working directory."""
+        return RunFolder(self.path.absolute(), self.given or self.path)
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        return str(self.given or self.path)
 
     @property
     def exists(self) -> bool:
@@ -101,8 +118,10 @@ class RunFolder:
                 f"{self.path}: holds {foreign[0]}, but no run; choose another folder"
             )
 
-    def begin(self, config: Config, seed: int) -> None:
-        """Write what the run is."""
+    def begin(self, config: Config, seed: int, asked: dict[str, Any] | None = None) -> None:
+        """Write what the run is, and before that how it was asked for (`How.asked`)."""
+        if asked is not None:
+            self.write_machine({"asked": asked})
         write_json(self.path / "config.json", what_it_is(config, seed))
 
     def digest(self) -> str | None:
@@ -117,7 +136,7 @@ class RunFolder:
         if read_json(path)["digest"] != digest(config, seed):
             raise BadInput(
                 f"{path}: was changed after the run began; undo that, or begin another run "
-                f"with `dna train ENV_ID --config {path}`"
+                f"with `dna train ENV_ID --config {typed(path)}`"
             )
         return config, seed
 
@@ -128,7 +147,24 @@ class RunFolder:
     def machine(self) -> dict[str, Any]:
         """Read `machine.json`; empty before it was written."""
         path = self.path / "machine.json"
-        tree: dict[str, Any] = read_json(path) if path.is_file() else {}
+        if not path.is_file():
+            return {}
+        if not path.stat().st_size:  # a resume would write it anew anyway
+            text = f"{path}: empty; how the run was begun is forgotten"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return {}
+        return self._read_own("machine.json")
+
+    def _read_own(self, name: str) -> dict[str, Any]:
+        """A file that a resume writes again."""
+        path = self.path / name
+        data = read(path, JSON_LIMIT)
+        try:
+            tree = parse_json(data, path)
+        except StorageFailure:
+            tree = None
+        if not isinstance(tree, dict):
+            raise StorageFailure(f"{path}: damaged; delete it, then `dna resume`")
         return tree
 
     def finish(self, result: dict[str, Any]) -> None:
@@ -139,8 +175,8 @@ class RunFolder:
         """The result of a finished run."""
         if not self.done:
             return None
-        tree: Any = read_json(self.path / "done")
-        if not isinstance(tree, dict) or not {"seed", "score"} <= set(tree):
+        tree = self._read_own("done")
+        if not {"seed", "score"} <= set(tree):
             raise StorageFailure(f"{self.path / 'done'}: damaged; delete it, then `dna resume`")
         return tree
 
@@ -152,10 +188,11 @@ class RunFolder:
             raise BadInput(f"{self.path}: holds a run with other settings or seed")
         return self.result()
 
-    def clear(self) -> None:
+    def clear(self, keep: Collection[str] = ()) -> None:
         """Delete a run's own files, and nothing else that may lie beside them."""
         for name in OWN:
-            remove(self.path / name)
+            if name not in keep:
+                remove(self.path / name)
 
 
 def what_it_is(config: Config, seed: int) -> dict[str, Any]:

@@ -45,9 +45,7 @@ def make_folder(path: Path) -> None:
         missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
         for folder in reversed(missing):
             disk.mkdir(folder)
-            sync_folder(
-                folder.parent
-            )  # or a power failure may take it away with its content
+            sync_folder(folder.parent)  # or a power failure may take it away with its content
 
 
 def write(path: Path, data: bytes) -> None:

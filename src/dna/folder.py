@@ -125,9 +125,14 @@ class RunFolder:
         write_json(self.path / "config.json", what_it_is(config, seed))
 
     def digest(self) -> str | None:
-        """Which run this is by its `config.json`; None if that is gone."""
+        """Which run this is by its `config.json`; None if that is gone or damaged."""
         path = self.path / "config.json"
-        return str(read_json(path)["digest"]) if path.is_file() else None
+        data = read(path, JSON_LIMIT) if path.is_file() else b""
+        try:
+            found = parse_json(data, path)["digest"]
+        except (StorageFailure, KeyError, TypeError):
+            return None
+        return found if isinstance(found, str) else None
 
     def read(self) -> tuple[Config, int]:
         """(configuration, seed) of this run."""

@@ -11,7 +11,7 @@ from typing import Any
 from dna import checkpoint
 from dna.accord import on_first
 from dna.config import Config
-from dna.errors import FolderBusy
+from dna.errors import FolderBusy, StorageFailure
 from dna.folder import RunFolder
 from dna.keeping import check_may_start_over
 from dna.lock import check_unlocked, locked
@@ -57,33 +57,38 @@ def held(folder: RunFolder, run: tuple[Config, int], how: How, seen: list[str]) 
     Gives a function that makes sure, on all ranks, that it is still held, and still this run's.
     """
     keep: list[Callable[[], None]] = []
+    named = digest(*run)
 
     def take() -> None:
         keep.append(closing.enter_context(locked(folder.path)))
-        if how.restart:
-            return
-        others = folder.digest() not in (None, digest(*run))
-        if others or folder.done or seen != checkpoint.names(folder.path):
+        changed = seen != checkpoint.names(folder.path)
+        if not how.restart:
+            changed |= folder.done or folder.digest() not in (None, named)
+        if changed:
             text = f"{folder.path}: another process changed the run just now; try again"
             raise FolderBusy(text)
 
     def hold() -> None:
         keep[0]()
-        _check_still(folder, run)
+        _check_still(folder, run, named)
 
     with ExitStack() as closing:
         on_first(how.world, take)
         yield lambda: on_first(how.world, hold)
 
 
-def _check_still(folder: RunFolder, run: tuple[Config, int]) -> None:
+def _check_still(folder: RunFolder, run: tuple[Config, int], named: str) -> None:
     """Who does not ask for the lock may have put another run here: do not mix the two."""
-    found = folder.digest()
-    if found is None:
-        folder.begin(*run)
-        text = f"{folder.path / 'config.json'}: was deleted; put back"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
-    elif found != digest(*run):
+    try:
+        found = folder.digest()
+        if found is None:
+            folder.begin(*run)
+            text = f"{folder.path / 'config.json'}: was deleted or damaged; put back"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return
+    except StorageFailure:
+        return  # a disk that stumbles is asked again before the next row
+    if found != named:
         text = f"{folder.path}: its config.json is another run's now; this one ends here"
         raise FolderBusy(text)
 

@@ -23,7 +23,8 @@ def text_progress(show: bool) -> "Sink":
     """One line that changes on a terminal or in a notebook, lines now and then elsewhere."""
     if not show:
         return Silent()
-    changing = sys.stderr.isatty() or "ipykernel" in sys.modules
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    changing = terminal or "ipykernel" in sys.modules
     return OneLine() if changing else PlainLines()
 
 

@@ -4,6 +4,7 @@ A pipe that was closed, a terminal that is gone or a full disk behind a log take
 and each line that is written to it would be an error in the middle of an iteration.
 """
 
+import io
 import os
 import shlex
 import sys
@@ -16,7 +17,8 @@ from typing import Any
 def say(text: str, end: str = "\n") -> None:
     """Print to stderr, if there is one."""
     with suppress(OSError, ValueError):  # ValueError: it was closed
-        print(text, end=end, file=sys.stderr, flush=True)
+        if sys.stderr is not None:  # to print to None is to print to stdout
+            print(text, end=end, file=sys.stderr, flush=True)
 
 
 def typed(path: Path | str) -> str:
@@ -55,17 +57,15 @@ class Steady:
 def steady() -> Iterator[None]:
     """Whatever is written to stderr, by whomever in this process, cannot fail."""
     before = sys.stderr
-    if before is None:
-        yield
-        return
-    stream = Steady(before)
+    stream = Steady(before or io.StringIO())
+    stream.lost = before is None  # closed before we came
     sys.stderr = stream
     try:
         yield
     finally:
         stream.flush()
         sys.stderr = before
-        if stream.lost:
+        if stream.lost and before is not None:
             let_go(before)
 
 

@@ -163,10 +163,11 @@ def test_a_run_whose_folder_became_another_runs_stops_before_it_writes(tmp_path)
     assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 1
 
 
-def test_settings_that_somebody_deletes_are_put_back(tmp_path, run):
+@pytest.mark.parametrize("change", [os.unlink, lambda path: path.write_text("{")])
+def test_settings_that_somebody_deletes_are_put_back(tmp_path, run, change):
     folder = tmp_path / "again"
-    with pytest.warns(RuntimeWarning, match=r"config\.json: was deleted; put back"):
-        train(CONFIG, 3, folder, how=HOW, sinks=[Replacer(folder, os.unlink)])
+    with pytest.warns(RuntimeWarning, match=r"config\.json: was deleted or damaged; put back"):
+        train(CONFIG, 3, folder, how=HOW, sinks=[Replacer(folder, change)])
     assert (folder / "config.json").read_bytes() == (run.path / "config.json").read_bytes()
 
 

@@ -188,15 +188,19 @@ def test_event_files_are_never_written_over(tmp_path, number):
 
 def test_a_child_of_the_environment_does_not_hold_the_run(tmp_path):
     ours, theirs = os.pipe()
+    alive, says = os.pipe()
     with locked(tmp_path / "run"):
         if (child := os.fork()) == 0:
             os.close(theirs)
+            os.write(says, b".")
             os.read(ours, 1)  # until the parent lets it go
             os._exit(0)
+        os.read(alive, 1)
         with pytest.raises(FolderBusy):  # forking has not let go of it
             check_unlocked(tmp_path / "run")
     check_unlocked(tmp_path / "run")
-    os.close(theirs)
+    for fd in (theirs, ours, alive, says):
+        os.close(fd)
     os.waitpid(child, 0)
 
 

@@ -66,6 +66,11 @@ class Saved:
     tensors: dict[str, Tensor]
     rejected: tuple[str, ...] = ()  # newer checkpoints that cannot be used, and why
 
+    @property
+    def replay(self) -> int:
+        """Rollouts that it holds for PPG."""
+        return len({name.split("/")[1] for name in self.tensors if name.startswith("replay/")})
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -90,8 +95,9 @@ def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> P
     target = folder / "checkpoints" / f"{scores.interactions:012d}"
     if on_first(world, target.exists):
         try:
-            together(world, lambda: load(target, digest, world=world))
-            return target  # the same state: there is nothing to gain by putting it at risk
+            found = together(world, lambda: load(target, digest, world=world))
+            if found.replay == state["replay"]:  # a run that is over forgets it
+                return target  # the same state: nothing is gained by putting it at risk
         except StorageFailure:
             on_first(world, lambda: remove(target))
     files = {f"rank{world.rank}.safetensors": tensor_bytes(_tensors(parts))}
@@ -175,10 +181,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
     """One checkpoint, verified, and of the run with this digest."""
     own = f"rank{world.rank}.safetensors"
     only = None if world.size == 1 else {"state.json", "rank0.safetensors", own}
-    files = read_folder(path, only)
-    about = read_manifest(path)["about"]
-    if about.get("digest") != digest:
-        raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
+    files = verified(path, digest, only)
     try:
         state = parse_json(files["state.json"], path / "state.json")
         _check_ranks(path, state.get("ranks", 1), world)
@@ -191,6 +194,14 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
         return Saved(path=path, tensors=tensors, rejected=rejected, **progress_of(state))
     except UNFIT as error:
         raise StorageFailure(f"{path}: not a checkpoint of this version ({error})") from error
+
+
+def verified(path: Path, digest: str, only: set[str] | None = None) -> dict[str, bytes]:
+    """Files of one checkpoint of the run with this digest, as many ranks as it may be of."""
+    files, about = read_folder(path, only), read_manifest(path)["about"]
+    if about.get("digest") != digest:
+        raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
+    return files
 
 
 def _check_ranks(path: Path, ranks: Any, world: World) -> None:

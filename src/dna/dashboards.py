@@ -5,16 +5,20 @@ They see CleanRL's tags, with SB3's as aliases, so existing dashboards work.
 
 import importlib
 import json
+import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from dna.config import Config, json_tree
 from dna.errors import BadInput, MissingExtra
-from dna.logs import AppendLog
+from dna.logs import AppendLog, changed
 from dna.metrics import Row
 from dna.storage import remove
 
+#: How the names of event files begin.
+STEM = "events.out.tfevents."
 #: Our metric's last part → the tag that dashboards know. A phase's own name never matters.
 TAGS = {
     "entropy": ("losses/entropy",),
@@ -74,10 +78,11 @@ class TensorBoard:
 
         self.Event: Any = Event
         self.scalar: Any = summary.scalar
-        before = _cut_back(folder / self.FOLDER, lengths)
-        name = f"{self.FOLDER}/events.out.tfevents.{before:010d}.dna"
-        self.log = AppendLog(folder / name)
-        self.lengths = {n: size for n, size in lengths.items() if n.startswith(self.FOLDER)}
+        before = {n: size for n, size in lengths.items() if n.startswith(self.FOLDER)}
+        self.lengths = _cut_back(folder / self.FOLDER, before)
+        self.cut = [name for name, size in before.items() if self.lengths.get(name) != size]
+        name = f"{self.FOLDER}/{STEM}{_next_number(before):010d}.dna"
+        self.log = AppendLog(folder / name, lines=False)
         self.name, self.records = name, RecordWriter(_Bytes(self.log))
         self._add(0, file_version="brain.Event:2")
         if step:  # a viewer that is open forgets what it saw after the checkpoint
@@ -107,6 +112,14 @@ class TensorBoard:
             self._add(row.interactions, summary=self.scalar(tag, value))
         self.log.flush()
 
+    def missing(self) -> list[str]:
+        """Event files that were shorter than the checkpoint says, or gone."""
+        return [f"{name} was cut short" for name in self.cut]
+
+    def changed(self) -> list[str]:
+        """The same while it is written, since this was last asked."""
+        return changed({self.name: self.log})
+
     def sync(self) -> dict[str, int]:
         """Everything on disk; the lengths a checkpoint remembers."""
         return self.lengths | {self.name: self.log.sync()}
@@ -123,17 +136,24 @@ class _Bytes:
         self.write = log.add
 
 
-def _cut_back(folder: Path, lengths: dict[str, int]) -> int:
-    """Cut the event files back to a checkpoint; returns how many stay."""
-    stay = 0
-    for path in sorted(folder.glob("events.out.tfevents.*")):
-        length = lengths.get(f"{folder.name}/{path.name}")
-        if length is None:
+def _cut_back(folder: Path, lengths: dict[str, int]) -> dict[str, int]:
+    """Cut the event files back to a checkpoint; the lengths of those that are there."""
+    stay = {}
+    for path in sorted(folder.glob(f"{STEM}*")):
+        name = f"{folder.name}/{path.name}"
+        if name not in lengths:
             remove(path)
-        else:
-            AppendLog(path, length).close()
-            stay += 1
+            continue
+        log = AppendLog(path, lengths[name], lines=False)
+        stay[name] = log.length
+        log.close()
     return stay
+
+
+def _next_number(names: Iterable[str]) -> int:
+    """Behind the largest that there was: the file of any other may be gone."""
+    found = (re.search(rf"{re.escape(STEM)}(\d+)", name) for name in names)
+    return max((int(match[1]) + 1 for match in found if match), default=0)
 
 
 class Tracker:

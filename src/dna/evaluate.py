@@ -23,6 +23,7 @@ from dna.folder import RunFolder
 from dna.policy import SavedPolicy, load_policy
 from dna.randomness import generator, integer
 from dna.summary import METHOD, interval, iqm
+from dna.voice import typed
 
 #: Environments stepped together while evaluating, unless told otherwise.
 PARALLEL = 16
@@ -89,7 +90,8 @@ class Evaluation:
 def policy_of(run: RunFolder) -> SavedPolicy:
     """The run's final policy."""
     if not (run.policy / "manifest.json").is_file():
-        raise BadInput(f"{run.path}: the run is not finished; `dna resume {run.path}` goes on")
+        hint = f"`dna resume {typed(run.path)}` goes on"
+        raise BadInput(f"{run.path}: the run is not finished; {hint}")
     return load_policy(run.policy)
 
 

@@ -10,6 +10,8 @@ policy.onnx, policy.json                          what `dna export` writes
 nonfinite.safetensors, hang.txt                   what a run that failed has left to look at
 """
 
+import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,12 @@ from typing import Any
 from dna.complaints import quoted
 from dna.config import Config, json_tree
 from dna.errors import BadInput, StorageFailure
+from dna.exchange import NEXT
+from dna.lock import settle
 from dna.storage import read, read_json, remove, write_json
+from dna.strict import JSON_LIMIT, parse_json
 from dna.tweak import digest, from_tree
+from dna.voice import typed
 
 #: Everything a run or a command on it writes. `config.json` goes last: it marks the run.
 OWN = [
@@ -42,12 +48,16 @@ OWN = [
     "config.json",
 ]
 
+#: What a run that starts over, because it has no checkpoint yet, is asked for and is.
+MEMORY = ("machine.json", "config.json")
+
 
 @dataclass(frozen=True)
 class RunFolder:
     """Paths and small files of one run."""
 
     path: Path
+    given: Path | None = None  # as the user wrote it, for words
 
     @classmethod
     def of(cls, text: str | Path) -> "RunFolder":
@@ -57,11 +67,21 @@ class RunFolder:
             raise BadInput(f"{text}: no run here (no config.json); `dna train` makes one")
         return folder
 
+    def here(self) -> "RunFolder":
+        """The same from wherever: an environment may change the working directory."""
+        return RunFolder(self.path.absolute(), self.given or self.path)
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        return str(self.given or self.path)
+
     @property
     def exists(self) -> bool:
         """Whether a run was begun here."""
         path = self.path / "config.json"
         try:
+            settle(self.path)
             if not path.is_file():
                 return False
         except OSError as error:  # a name that no file can have
@@ -83,7 +103,7 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Refuse a folder whose files a new run would overwrite but that is no run of ours."""
-        links = [n for n in [*OWN, "run.lock"] if (self.path / n).is_symlink()]
+        links = [n for n in [*OWN, "run.lock", NEXT] if (self.path / n).is_symlink()]
         if links:
             raise BadInput(
                 f"{self.path / links[0]}: is a link, which a run never writes through"
@@ -98,10 +118,21 @@ class RunFolder:
                 f"{self.path}: holds {foreign[0]}, but no run; choose another folder"
             )
 
-    def begin(self, config: Config, seed: int) -> None:
-        """Write what the run is."""
-        tree = {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
-        write_json(self.path / "config.json", tree)
+    def begin(self, config: Config, seed: int, asked: dict[str, Any] | None = None) -> None:
+        """Write what the run is, and before that how it was asked for (`How.asked`)."""
+        if asked is not None:
+            self.write_machine({"asked": asked})
+        write_json(self.path / "config.json", what_it_is(config, seed))
+
+    def digest(self) -> str | None:
+        """Which run this is by its `config.json`; None if that is gone or damaged."""
+        path = self.path / "config.json"
+        data = read(path, JSON_LIMIT) if path.is_file() else b""
+        try:
+            found = parse_json(data, path)["digest"]
+        except (StorageFailure, KeyError, TypeError):
+            return None
+        return found if isinstance(found, str) else None
 
     def read(self) -> tuple[Config, int]:
         """(configuration, seed) of this run."""
@@ -110,7 +141,7 @@ class RunFolder:
         if read_json(path)["digest"] != digest(config, seed):
             raise BadInput(
                 f"{path}: was changed after the run began; undo that, or begin another run "
-                f"with `dna train ENV_ID --config {path}`"
+                f"with `dna train ENV_ID --config {typed(path)}`"
             )
         return config, seed
 
@@ -121,7 +152,24 @@ class RunFolder:
     def machine(self) -> dict[str, Any]:
         """Read `machine.json`; empty before it was written."""
         path = self.path / "machine.json"
-        tree: dict[str, Any] = read_json(path) if path.is_file() else {}
+        if not path.is_file():
+            return {}
+        if not path.stat().st_size:  # a resume would write it anew anyway
+            text = f"{path}: empty; how the run was begun is forgotten"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return {}
+        return self._read_own("machine.json")
+
+    def _read_own(self, name: str) -> dict[str, Any]:
+        """A file that a resume writes again."""
+        path = self.path / name
+        data = read(path, JSON_LIMIT)
+        try:
+            tree = parse_json(data, path)
+        except StorageFailure:
+            tree = None
+        if not isinstance(tree, dict):
+            raise StorageFailure(f"{path}: damaged; delete it, then `dna resume`")
         return tree
 
     def finish(self, result: dict[str, Any]) -> None:
@@ -132,8 +180,8 @@ class RunFolder:
         """The result of a finished run."""
         if not self.done:
             return None
-        tree: Any = read_json(self.path / "done")
-        if not isinstance(tree, dict) or not {"seed", "score"} <= set(tree):
+        tree = self._read_own("done")
+        if not {"seed", "score"} <= set(tree):
             raise StorageFailure(f"{self.path / 'done'}: damaged; delete it, then `dna resume`")
         return tree
 
@@ -145,10 +193,16 @@ class RunFolder:
             raise BadInput(f"{self.path}: holds a run with other settings or seed")
         return self.result()
 
-    def clear(self) -> None:
+    def clear(self, keep: Collection[str] = ()) -> None:
         """Delete a run's own files, and nothing else that may lie beside them."""
         for name in OWN:
-            remove(self.path / name)
+            if name not in keep:
+                remove(self.path / name)
+
+
+def what_it_is(config: Config, seed: int) -> dict[str, Any]:
+    """What `config.json` holds."""
+    return {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
 
 
 def read_config(path: Path) -> tuple[Config, int]:

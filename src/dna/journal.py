@@ -26,12 +26,19 @@ class Journal:
         if self.tensorboard:
             words = (self.folder, self.config, self.seed, lengths or {}, interactions)
             self.board = TensorBoard(*words)
-        return self.files.missing()
+        return [line for sink in self._sinks() for line in sink.missing()]
+
+    def changed(self) -> list[str]:
+        """What somebody has cut or written to since this was last asked."""
+        return [line for sink in self._sinks() for line in sink.changed()]
+
+    def _sinks(self) -> "list[Files | TensorBoard]":
+        return [sink for sink in (self.files, self.board) if sink is not None]
 
     @property
     def sinks(self) -> list[Sink]:
         """What is to be told of every iteration."""
-        return [sink for sink in (self.files, self.board) if sink is not None]
+        return [*self._sinks()]
 
     def sync(self) -> dict[str, int]:
         """Everything on disk; the lengths a checkpoint remembers."""

@@ -16,6 +16,7 @@ from dna import checkpoint
 from dna.accord import texts, together
 from dna.config import Config
 from dna.errors import StorageFailure
+from dna.folder import RunFolder
 from dna.storage import PARTIAL, REPLACED, read, read_json, recover, remove, set_aside
 from dna.world import SOLO, World
 
@@ -159,21 +160,30 @@ def restored(
 
 
 def check_nothing_lost(folder: Path, config: Config, every: int | None) -> None:
-    """Before a run without a checkpoint starts over: should it have had one?
+    """Of a run without a checkpoint: should it have had one?
 
     A run that was ended before its first checkpoint has nothing to lose. One whose metrics go
-    beyond that, or that has put damaged ones aside, is not thrown away without being told.
+    beyond that, that has a policy already or has put damaged ones aside, is not thrown away
+    without being told. When its first was due it remembers itself; `every` is for older ones.
     """
+    asked = RunFolder(folder).machine().get("asked")
+    if isinstance(asked, dict) and "checkpoint_every" in asked:
+        every = asked["checkpoint_every"]
     damaged = next((folder / "checkpoints").glob("damaged-*"), None)
     reached = last_interactions(folder / "metrics.jsonl")
-    first = every or max(config.interactions // 10, 1)
+    first = every if isinstance(every, int) else max(config.interactions // 10, 1)
     due = first + config.batch * (config.replay_length + 1)  # PPG waits for an empty replay
-    if damaged is not None or due <= reached < config.interactions:
+    if damaged is not None or due <= reached or RunFolder(folder).policy.exists():
         raise StorageFailure(
             f"{folder}: its metrics reach {reached:,} interactions, but it has no checkpoint "
             "that could be used; put its checkpoints back, or start over with --restart"
         )
-    if reached:
+
+
+def check_may_start_over(folder: Path, config: Config, every: int | None) -> None:
+    """The same before it is begun again, which is said."""
+    check_nothing_lost(folder, config, every)
+    if last_interactions(folder / "metrics.jsonl"):
         text = f"{folder}: no checkpoint yet, starting over"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 

@@ -4,35 +4,35 @@ A run's length is a setting, because schedules are stretched over it. To learn l
 therefore another run, which begins with the last checkpoint of the one before: it is given the
 longer configuration's digest, in the same folder. Without schedules the two in a row are, to
 the bit, the run that was long from the start; with them they are not, and `machine.json` says
-so. A crash between any two of these writes leaves a folder that goes on as one or the other.
+so. Either way, what a folder holds is exchanged all at once (`dna.exchange`): a crash leaves
+the one or the other.
 """
 
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 from dna import checkpoint
 from dna.config import Config, json_tree
-from dna.errors import BadInput
-from dna.folder import RunFolder
-from dna.keeping import check_nothing_lost
+from dna.errors import BadInput, StorageFailure
+from dna.exchange import exchange
+from dna.folder import OWN, RunFolder
+from dna.keeping import check_may_start_over, check_nothing_lost
 from dna.lock import locked
-from dna.storage import (
-    read,
-    read_folder,
-    read_manifest,
-    recover,
-    remove,
-    write,
-    write_folder,
-)
+from dna.storage import read, read_folder, read_manifest, recover, write, write_folder
 from dna.tweak import digest, tweak
 
 #: What speaks of the shorter run only.
 STALE = ("done", "policy", "eval.json", "curve.png", "episode.mp4", "report.html")
-#: Plain files of a run that a copy holds too; `config.json` goes last: it marks the run.
-COPIED = ("machine.json", "metrics.jsonl", "episodes.csv", "timings.jsonl", "done")
+#: Plain files of a run that a copy holds too.
+COPIED = (
+    "machine.json",
+    "metrics.jsonl",
+    "episodes.csv",
+    "timings.jsonl",
+    "done",
+    "config.json",
+)
 
 
 def lengthened(run: RunFolder, asked: int | None) -> Config:
@@ -44,21 +44,20 @@ def lengthened(run: RunFolder, asked: int | None) -> Config:
     config, seed = run.read()
     if asked is None:
         return config
-    recover(run.path / "checkpoints")
-    saved = checkpoint.latest(run.path, digest(config, seed))
-    reached = config.interactions
-    if not run.done:
-        reached = saved.interactions if saved else 0
-    longer = tweak(config, interactions=reached + asked)
-    if longer == config:
-        return config
-    if saved is None:
-        check_nothing_lost(run.path, config, None)
-        with locked(run.path):
-            run.clear()
-        return longer
-    _check_replay(config, saved)
     with locked(run.path):
+        recover(run.path / "checkpoints")
+        saved = checkpoint.latest(run.path, digest(config, seed))
+        reached = config.interactions
+        if not run.done:
+            reached = saved.interactions if saved else 0
+        longer = tweak(config, interactions=reached + asked)
+        if longer == config:
+            return config
+        if saved is None:
+            check_may_start_over(run.path, config, None)
+            run.clear()
+            return longer
+        _check_replay(config, saved)
         _hand_over(run, saved, (config, longer), seed)
     return longer
 
@@ -81,13 +80,14 @@ def _hand_over(
             stacklevel=4,
         )
     files["state.json"] = json.dumps(state, indent=2).encode()
-    write_folder(saved.path, files, {"digest": digest(longer, seed)})
-    for name in STALE:
-        remove(run.path / name)
-    run.begin(longer, seed)
-    for name in checkpoint.names(run.path):
-        if run.path / "checkpoints" / name != saved.path:
-            remove(run.path / "checkpoints" / name)
+    before = [f"checkpoints/{name}" for name in checkpoint.names(run.path)]
+
+    def fill(new: Path) -> None:
+        about = {"digest": digest(longer, seed)}
+        write_folder(new / "checkpoints" / saved.path.name, files, about)
+        RunFolder(new).begin(longer, seed)
+
+    exchange(run.path, fill, [*STALE, *before, "config.json"])
 
 
 def schedules(config: Config) -> list[str]:
@@ -104,8 +104,7 @@ def schedules(config: Config) -> list[str]:
 def _check_replay(config: Config, saved: checkpoint.Saved) -> None:
     """A finished run has forgotten the rollouts that PPG's next auxiliary phase would read."""
     every = config.replay_length
-    kept = len({name.split("/")[1] for name in saved.tensors if name.startswith("replay/")})
-    if every and saved.iteration % every != kept:
+    if every and saved.iteration % every != saved.replay:
         raise BadInput(
             f"learn: this run ended between two auxiliary phases and cannot go on; learn "
             f"multiples of {every * config.batch:,} interactions"
@@ -113,26 +112,52 @@ def _check_replay(config: Config, saved: checkpoint.Saved) -> None:
 
 
 def copy_run(run: RunFolder, target: Path, *, overwrite: bool = False) -> None:
-    """The run as it stands, with its newest checkpoint only, in another folder."""
-    config, seed = run.read()
-    there = RunFolder(target)
-    there.check_free()
-    if there.exists and there.read() != (config, seed) and not overwrite:
-        raise BadInput(f"{target}: holds another run; choose another folder, or overwrite=True")
+    """The run as it stands, with one checkpoint only, in another folder.
+
+    What was there goes only when all of it is written.
+    """
     if target.resolve() == run.path.resolve():
         return
-    there.clear()
-    for name in checkpoint.names(run.path)[-1:]:
-        _copy_folder(run.path / "checkpoints" / name, target / "checkpoints" / name)
-    if (run.path / "policy").is_dir():
-        _copy_folder(run.path / "policy", target / "policy")
+    _check_target(run, target, overwrite)
+    newest = _newest(run)
+    with locked(target):
+        _check_target(run, target, overwrite)
+        exchange(target, lambda new: _copy(run, newest, new), OWN)
+
+
+def _check_target(run: RunFolder, target: Path, overwrite: bool) -> None:
+    there = RunFolder(target)
+    there.check_free()
+    if there.exists and not overwrite and there.read() != run.read():
+        raise BadInput(f"{target}: holds another run; choose another folder, or overwrite=True")
+
+
+def _newest(run: RunFolder) -> Path | None:
+    """The newest checkpoint that verifies; None of a run that has had none yet.
+
+    Not `checkpoint.latest`: a copy may be of as many ranks as it likes.
+    """
+    config, seed = run.read()
+    rejected = []
+    for name in reversed(checkpoint.names(run.path)):
+        try:
+            checkpoint.verified(path := run.path / "checkpoints" / name, digest(config, seed))
+            return path
+        except StorageFailure as error:
+            rejected.append(str(error))
+    if rejected:
+        raise StorageFailure(f"{run.path}: no checkpoint can be used ({rejected[0]})")
+    check_nothing_lost(run.path, config, None)
+    return None
+
+
+def _copy(run: RunFolder, newest: Path | None, new: Path) -> None:
+    """Write a run's files into an empty folder."""
     boards = sorted((run.path / "tensorboard").glob("*"))
-    names = [*COPIED, *(f"tensorboard/{path.name}" for path in boards)]
-    for name in [*names, "config.json"]:
+    for name in [*(f"tensorboard/{path.name}" for path in boards), *COPIED]:
         if (run.path / name).is_file():
-            write(target / name, read(run.path / name))
-
-
-def _copy_folder(source: Path, target: Path) -> None:
-    about: dict[str, Any] = read_manifest(source)["about"]
-    write_folder(target, read_folder(source), about)
+            write(new / name, read(run.path / name))
+    for folder in (newest, run.policy):
+        if folder is not None and folder.is_dir():
+            about = read_manifest(folder)["about"]
+            write_folder(new / folder.relative_to(run.path), read_folder(folder), about)

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -11,10 +12,30 @@ from typing import TextIO
 
 from dna import disk
 from dna.errors import FolderBusy
+from dna.exchange import finish, pending
 from dna.storage import make_folder, reported
 
 #: Seconds: `check_unlocked` of another process holds the lock for an instant.
 PAUSES = (0.01, 0.03, 0.1)
+#: Descriptors of the locks that this process holds.
+_held: set[int] = set()
+
+
+def _forget_in_child() -> None:
+    """A forked child must not hold a run: it may live longer than who trains.
+
+    Its descriptors are pointed elsewhere instead of being closed, which whoever owns them does
+    sooner or later; the lock itself stays with the parent.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR) if _held else -1
+    for fd in _held:
+        os.dup2(nowhere, fd, inheritable=False)
+    if _held:
+        os.close(nowhere)
+        _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @contextmanager
@@ -22,18 +43,37 @@ def locked(folder: Path) -> Iterator[Callable[[], None]]:
     """Hold the run's folder for life; the kernel lets go even after kill -9.
 
     Gives a function that makes sure of it: a lock file that somebody deleted is taken anew,
-    and `FolderBusy` says that somebody else was faster.
+    and `FolderBusy` says that somebody else was faster. A change that a crash has interrupted
+    (`dna.exchange`) is at its end then.
     """
     make_folder(folder)
     with ExitStack() as held:
-        file = held.enter_context(_open(folder))
+        file = held.enter_context(_holding(folder))
+        finish(folder)
 
         def keep() -> None:
             nonlocal file
             if not _is_at(file, folder):
-                file = held.enter_context(_open(folder))
+                file = held.enter_context(_holding(folder))
 
         yield keep
+
+
+@contextmanager
+def _holding(folder: Path) -> Iterator[TextIO]:
+    with _open(folder) as file:
+        _held.add(file.fileno())
+        try:
+            yield file
+        finally:
+            _held.discard(file.fileno())
+
+
+def settle(folder: Path) -> None:
+    """Bring to its end what a crash has interrupted here; nothing else is written."""
+    if pending(folder):
+        with locked(folder):
+            pass
 
 
 def _open(folder: Path) -> TextIO:
@@ -83,5 +123,19 @@ def _take(file: TextIO, folder: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        holder = file.read().strip() or "another process"
-        raise FolderBusy(f"{folder}: in use by {holder}") from None
+        raise FolderBusy(f"{folder}: in use by {_holder(file.read().strip())}") from None
+
+
+def _holder(text: str) -> str:
+    """Who has the lock, by what is in its file; a child may have it from one who is gone."""
+    match = re.fullmatch(r"pid (\d{1,9}) on (.*)", text)
+    if match is None:
+        return text or "another process"
+    try:
+        if match[2] == socket.gethostname():
+            os.kill(int(match[1]), 0)
+    except ProcessLookupError:
+        return f"a child of {text}, which is gone itself; end that child"
+    except OSError:
+        pass  # somebody else's
+    return text

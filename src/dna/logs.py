@@ -2,12 +2,13 @@
 
 import os
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from dna import disk
 from dna.errors import StorageFailure
-from dna.storage import make_folder, read, reported, write
+from dna.storage import make_folder, reported, write
 
 #: How often in a row the disk may refuse before the run gives up.
 PATIENCE = 3
@@ -20,9 +21,10 @@ class AppendLog:
     for a minute costs nothing.
     """
 
-    def __init__(self, path: Path, keep: int = 0) -> None:
+    def __init__(self, path: Path, keep: int = 0, *, lines: bool = True) -> None:
         """`keep`: bytes that stay; the rest was written after the checkpoint."""
         self.path, self.pending, self.refused = path, bytearray(), 0
+        self.lines, self.changed = lines, False  # changed: by somebody else, while we write
         make_folder(path.parent)
         with reported(path):
             self._fd = disk.append_to(path)
@@ -31,14 +33,22 @@ class AppendLog:
             self.length = min(keep, there)
             if there > self.length:
                 disk.truncate(self._fd, self.length)
+            if self.missing:
+                self._whole_lines()
 
-    def whole_lines(self) -> None:
+    def _whole_lines(self) -> None:
         """Of a text that somebody cut: leave out half a line at its end."""
-        if self.missing:
-            end = read(self.path).rfind(b"\n") + 1
-            with reported(self.path):
-                disk.truncate(self._fd, end)
+        if self.lines:
+            end = os.pread(self._fd, self.length, 0).rfind(b"\n") + 1
+            disk.truncate(self._fd, end)
             self.length = end
+
+    def _look(self) -> None:
+        """Somebody may have cut the file, or written to it; what is gone stays gone."""
+        there = os.fstat(self._fd).st_size
+        if there != self.length:
+            self.changed, self.length = True, there
+            self._whole_lines()
 
     def write(self, line: str) -> None:
         """Append one line, once the log is flushed."""
@@ -64,6 +74,7 @@ class AppendLog:
         self._write()
         self._put_back()
         with reported(self.path):
+            self._look()
             disk.fsync(self._fd)
         return self.length
 
@@ -94,7 +105,16 @@ class AppendLog:
 
     def _write(self) -> None:
         with reported(self.path):
+            self._look()
             while self.pending:
                 done = disk.write(self._fd, self.pending)
                 self.length += done
                 del self.pending[:done]
+
+
+def changed(logs: Mapping[str, AppendLog]) -> list[str]:
+    """One line for each that somebody changed since this was last asked."""
+    found = [name for name, log in logs.items() if log.changed]
+    for name in found:
+        logs[name].changed = False
+    return [f"{name} was cut or written to by somebody else" for name in found]

@@ -4,12 +4,16 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+#: Wrappers around an environment that are looked through.
+LAYERS = 50
 PACKAGES = [
     "ppo-dna",
     "torch",
@@ -24,10 +28,14 @@ PACKAGES = [
 ]
 
 
-def versions() -> dict[str, str | None]:
-    """Installed versions of everything that can move a curve."""
+#: Modules whose distributions are among those, or that have none.
+KNOWN = {"dna", "gymnasium", "numpy", "minatar", "ale_py", "mujoco", "envpool", "__main__"}
+
+
+def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
+    """Installed versions of everything that can move a curve, and of these packages."""
     found: dict[str, str | None] = {}
-    for name in PACKAGES:
+    for name in [*PACKAGES, *packages]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -35,10 +43,33 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def describe(device: torch.device, env_threads: int | None, ranks: int = 1) -> dict[str, Any]:
+def packages_of(env: object, env_id: str | None) -> tuple[str, ...]:
+    """Distributions that the environments and what is around them come from."""
+    modules = {(env_id or "").partition(":")[0]} if ":" in (env_id or "") else set[str]()
+    layer: Any = env
+    for _ in range(LAYERS):
+        modules.add(type(layer).__module__)
+        several = getattr(layer, "envs", None)
+        layer = several[0] if isinstance(several, list | tuple) and several else layer
+        modules.add(type(layer).__module__)
+        if (layer := getattr(layer, "env", None)) is None:
+            break
+    tops = {module.partition(".")[0] for module in modules} - KNOWN - sys.stdlib_module_names
+    if not tops:
+        return ()
+    owners = importlib.metadata.packages_distributions()  # slow: it looks at every file
+    return tuple(sorted({name for top in tops for name in owners.get(top, ())}))
+
+
+def describe(
+    device: torch.device,
+    env_threads: int | None,
+    ranks: int = 1,
+    packages: Sequence[str] = (),
+) -> dict[str, Any]:
     """This process's machine, as plain JSON."""
     return {
-        "versions": versions(),
+        "versions": versions(packages),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": _cpu(),
@@ -52,12 +83,12 @@ def describe(device: torch.device, env_threads: int | None, ranks: int = 1) -> d
     }
 
 
-def setting(device: torch.device) -> dict[str, Any]:
+def setting(device: torch.device, packages: Sequence[str] = ()) -> dict[str, Any]:
     """What the last bits of a run depend on, beside its configuration and seed."""
-    found = versions()
+    found = versions(packages)
     known = ("ppo-dna", "torch", "numpy", "gymnasium", "minatar", "ale-py", "mujoco", "envpool")
     return {
-        **{name: found[name] for name in known},
+        **{name: found[name] for name in (*known, *packages)},
         "python": platform.python_version(),
         "device": str(device),
         "cpu": _cpu(),

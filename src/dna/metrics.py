@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dna.episodes import Episode, Scores
-from dna.logs import AppendLog
+from dna.logs import AppendLog, changed
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,6 @@ class Files:
         """`lengths`: cut the files back to a checkpoint; None: start them anew."""
         keep = lengths or {}
         self.logs = {name: AppendLog(folder / name, keep.get(name, 0)) for name in self.NAMES}
-        for log in self.logs.values():
-            log.whole_lines()
         if not keep:
             self.logs["episodes.csv"].write("interactions,agent,score,length")
 
@@ -118,6 +116,10 @@ class Files:
     def missing(self) -> list[str]:
         """Files that were shorter than the checkpoint says: somebody cut them."""
         return [f"{name} was cut short" for name, log in self.logs.items() if log.missing]
+
+    def changed(self) -> list[str]:
+        """Files that somebody cut or wrote to since this was last asked."""
+        return changed(self.logs)
 
     def sync(self) -> dict[str, int]:
         """Everything on disk; the lengths a checkpoint remembers."""

@@ -11,14 +11,17 @@ from typing import Any
 from dna import checkpoint
 from dna.accord import on_first
 from dna.config import Config
-from dna.errors import BadInput, FolderBusy
+from dna.errors import BadInput, FolderBusy, StorageFailure
 from dna.folder import RunFolder
-from dna.keeping import check_nothing_lost
+from dna.keeping import check_may_start_over
 from dna.lock import check_unlocked, locked
 from dna.setup import How
 from dna.storage import recover
 from dna.tweak import digest
 from dna.world import World
+
+#: A context in which a folder is held.
+Held = Iterator[Callable[[], None]]
 
 
 def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str, Any] | None:
@@ -53,28 +56,51 @@ def where_it_stood(
     saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
     if saved is None:
         every = how.checkpoint_every
-        on_first(world, lambda: check_nothing_lost(folder.path, config, every))
+        on_first(world, lambda: check_may_start_over(folder.path, config, every))
     return saved
 
 
 @contextmanager
-def held(folder: RunFolder, how: How, seen: list[str]) -> Iterator[Callable[[], None]]:
-    """Hold the folder for the run, if nobody has changed it since `seen` was looked at.
+def held(folder: RunFolder, run: tuple[Config, int], how: How, seen: list[str]) -> Held:
+    """Hold the folder for this run, if nobody has changed it since `seen` was looked at.
 
-    Gives a function that makes sure, on all ranks, that it is still held.
+    Gives a function that makes sure, on all ranks, that it is still held, and still this run's.
     """
     keep: list[Callable[[], None]] = []
+    named = digest(*run)
 
     def take() -> None:
         keep.append(closing.enter_context(locked(folder.path)))
-        done = not how.restart and folder.done
-        if done or seen != checkpoint.names(folder.path):
+        changed = seen != checkpoint.names(folder.path)
+        if not how.restart:
+            changed |= folder.done or folder.digest() not in (None, named)
+        if changed:
             text = f"{folder.path}: another process changed the run just now; try again"
             raise FolderBusy(text)
 
+    def hold() -> None:
+        keep[0]()
+        _check_still(folder, run, named)
+
     with ExitStack() as closing:
         on_first(how.world, take)
-        yield lambda: on_first(how.world, lambda: keep[0]())
+        yield lambda: on_first(how.world, hold)
+
+
+def _check_still(folder: RunFolder, run: tuple[Config, int], named: str) -> None:
+    """Who does not ask for the lock may have put another run here: do not mix the two."""
+    try:
+        found = folder.digest()
+        if found is None:
+            folder.begin(*run)
+            text = f"{folder.path / 'config.json'}: was deleted or damaged; put back"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return
+    except StorageFailure:
+        return  # a disk that stumbles is asked again before the next row
+    if found != named:
+        text = f"{folder.path}: its config.json is another run's now; this one ends here"
+        raise FolderBusy(text)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Player:
             made = mkdtemp(prefix="dna-")
             weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
             folder = Path(made) / "run"
-        self._folder = Path(folder)
+        self._folder = Path(folder).absolute()  # an environment may go elsewhere
         self._from: Path | None = None  # where it was loaded from, until it learns
         self._encoder: Any = None
         self._trusted = False  # whether a module may be imported that an id names

@@ -14,6 +14,7 @@ from dna.folder import RunFolder
 from dna.lock import check_unlocked
 from dna.signals import stop_signals
 from dna.task import Place, Task, look
+from dna.voice import typed
 
 #: Seconds between looks.
 PAUSE = 0.2
@@ -181,7 +182,7 @@ def check(tasks: Sequence[Task]) -> None:
             first = of_these[0]
             where = f"{first.label} seed {first.seed}".strip()
             text = f"{len(of_these)} of {len(tasks)} runs {state}; {where}: "
-            words = first.words or f"`dna resume {first.folder}` goes on"
+            words = first.words or f"`dna resume {typed(first.folder)}` goes on"
             error = DnaError(text + words)
             error.exit_code = first.code if first.code > 0 else 1
             raise error

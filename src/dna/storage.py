@@ -45,13 +45,13 @@ def make_folder(path: Path) -> None:
         missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
         for folder in reversed(missing):
             disk.mkdir(folder)
-            _sync(folder.parent)  # or a power failure may take it away with all that is in it
+            sync_folder(folder.parent)  # or a power failure may take it away with its content
 
 
 def write(path: Path, data: bytes) -> None:
     """Replace a file atomically: a reader sees the old bytes or the new, never a half."""
     make_folder(path.parent)
-    partial = _partial(path)
+    partial = partial_name(path.parent)
     with reported(path):
         try:
             _create(partial, data)
@@ -59,7 +59,7 @@ def write(path: Path, data: bytes) -> None:
         except BaseException:
             discard(partial)
             raise
-        _sync(path.parent)
+        sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -83,7 +83,7 @@ def begin_folder(folder: Path) -> Path:
     """An empty folder beside it, which nobody reads."""
     make_folder(folder.parent)
     with reported(folder):
-        disk.mkdir(partial := _partial(folder))
+        disk.mkdir(partial := partial_name(folder.parent))
     return partial
 
 
@@ -104,7 +104,7 @@ def show_folder(
     with reported(folder):
         try:
             _create(partial / "manifest.json", _json_bytes(manifest))
-            _sync(partial)
+            sync_folder(partial)
             read_folder(partial)  # what the disk gives back is what it was given
             if folder.exists():
                 remove(old)
@@ -114,7 +114,7 @@ def show_folder(
             if old.exists() and not folder.exists():
                 old.rename(folder)
             raise
-        _sync(folder.parent)
+        sync_folder(folder.parent)
         discard(old)
 
 
@@ -191,7 +191,7 @@ def recover(folder: Path) -> None:
         with reported(name):
             if not name.exists():
                 disk.rename(old, name)
-                _sync(folder)
+                sync_folder(folder)
 
 
 def set_aside(path: Path) -> Path:
@@ -202,8 +202,9 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
-def _partial(path: Path) -> Path:
-    return path.with_name(f"{PARTIAL}{uuid4().hex}")
+def partial_name(folder: Path) -> Path:
+    """A name in this folder that nobody reads."""
+    return folder / f"{PARTIAL}{uuid4().hex}"
 
 
 def discard(path: Path) -> None:
@@ -236,7 +237,8 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         disk.fsync(fd)

@@ -9,6 +9,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dna.voice import say
+
 if TYPE_CHECKING:  # it brings torch
     from dna.metrics import Row, Sink
 
@@ -21,7 +23,8 @@ def text_progress(show: bool) -> "Sink":
     """One line that changes on a terminal or in a notebook, lines now and then elsewhere."""
     if not show:
         return Silent()
-    changing = sys.stderr.isatty() or "ipykernel" in sys.modules
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    changing = terminal or "ipykernel" in sys.modules
     return OneLine() if changing else PlainLines()
 
 
@@ -70,7 +73,7 @@ class PlainLines:
 
     def start(self) -> None:
         """Warming up can take a while: say so."""
-        print("warming up …", file=sys.stderr, flush=True)
+        say("warming up …")
 
     def write(self, row: "Row") -> None:
         """A line if the last one was long enough ago."""
@@ -92,7 +95,7 @@ class PlainLines:
             self.pending, self.last = None, time.monotonic()
 
     def _write(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     def close(self) -> None:
         """Show the last line."""
@@ -109,12 +112,12 @@ class OneLine(PlainLines):
         self._write("warming up …")
 
     def _write(self, text: str) -> None:
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        say(f"\r\x1b[K{text}", end="")
 
     def close(self) -> None:
         """The last line stays."""
         super().close()
-        print(file=sys.stderr, flush=True)
+        say("")
 
 
 def noise_words(metrics: dict[str, float]) -> str:

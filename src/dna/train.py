@@ -11,6 +11,7 @@ from typing import Any
 
 from dna import callbacks, checkpoint
 from dna.accord import asked, check_alike, on_first, together
+from dna.account import Account
 from dna.clock import Clock
 from dna.config import Config
 from dna.envs import Source, VectorEnv
@@ -19,10 +20,10 @@ from dna.errors import Preempted
 from dna.estimate import estimate
 from dna.faults import check_finite, dumping
 from dna.flat import FlatWeights
-from dna.folder import RunFolder
+from dna.folder import MEMORY, RunFolder
 from dna.journal import Journal
 from dna.keeping import Keeper, restored
-from dna.machine import changes, describe, said, setting
+from dna.machine import changes, packages_of, said
 from dna.metrics import Pace, Sink
 from dna.opening import finished, held, one_voice, where_it_stood
 from dna.optimise import due, run_phase
@@ -36,6 +37,7 @@ from dna.share import Share
 from dna.signals import Stop, stop_signals
 from dna.steps import check_ranks, compiled_phases, make_steps
 from dna.tweak import digest
+from dna.voice import typed
 from dna.watchdog import Watch, watching
 
 
@@ -53,15 +55,15 @@ def train(
     On several ranks (`how.world`) every one of them calls this; the first writes the files.
     """
     how = how or How()
-    seed, path = whole_seed(seed), Path(path)
-    folder, world = RunFolder(path), how.world
+    seed, world = whole_seed(seed), how.world
+    folder = RunFolder(Path(path)).here()
     check_ranks(config, how.compile, world)
     if (result := finished(folder, config, seed, how)) is not None:
         return result
     watch, name = Watch(), config.env.id or "environment"
-    looking = watching(watch, name, how.env_timeout, path, world.report)
+    looking = watching(watch, name, how.env_timeout, folder.path, world.report)
     with one_voice(world), stop_signals() as stop, looking:
-        seen = checkpoint.names(path)
+        seen = checkpoint.names(folder.path)
         saved = where_it_stood(folder, config, seed, how)
         resumes = saved.resumes + 1 if saved else 0
         with watch:
@@ -69,7 +71,7 @@ def train(
         tune(how, env)
         try:
             run = Run(config, seed, folder, env, how, watch)
-            with held(folder, how, seen) as run.keeper.hold:
+            with held(folder, (config, seed), how, seen) as run.keeper.hold:
                 return run.train(saved, resumes, sinks, stop)
         finally:
             with watch:
@@ -100,7 +102,8 @@ class Run:
         self.iteration = self.resumes = 0
         self.inexact: list[str] = []  # why it is not the run that was never interrupted
         self.keeper = Keeper(folder.path, config.interactions, how.checkpoint_every, world)
-        self.machine: dict[str, Any] = {}
+        packages = packages_of(env, config.env.id)
+        self.account = Account(folder, how, networks.device, packages)
         self.journal = Journal(folder.path, config, seed, tensorboard=how.tensorboard)
         self.callbacks = callbacks.Callbacks()
 
@@ -115,7 +118,7 @@ class Run:
                 closing.callback(sink.close)
                 sink.start()
             if saved is None and self.world.rank == 0 and self.folder.exists:
-                self.folder.clear()
+                self.folder.clear(keep=() if self.how.restart else MEMORY)
             self.open(saved, resumes)
             for sink in self.journal.sinks:
                 closing.callback(sink.close)
@@ -132,7 +135,7 @@ class Run:
         self.keeper.begin(saved)
         if self.world.rank == 0:
             if saved is None:
-                self.folder.begin(self.config, self.seed)
+                self.folder.begin(self.config, self.seed, self.how.asked())
             lengths = saved.lengths if saved else None
             new += self.journal.open(lengths, self.collector.scores.interactions)
         self.inexact = [*(saved.inexact if saved else []), *said(new)]
@@ -143,17 +146,12 @@ class Run:
             steps = self.collector.warm_up(stop) if fresh else 0
         if asked(self.world, stop):  # nothing new was learned, so there is nothing to save
             raise self._stopped(stop)
-        machine = describe(self.networks.device, self.how.env_threads, self.world.size)
-        machine |= {"resumes": self.resumes, "exact": not self.inexact, "warm_up_steps": steps}
-        self.machine = machine | {"why_not_exact": self.inexact, "asked": self.how.asked()}
-        self._describe()
+        self.account.begin(self.resumes, steps)
+        self._tell()
 
-    def _describe(self) -> None:
-        """Write down the machine, again if a phase could not be compiled."""
-        compiled = compiled_phases(self.steps)
-        if self.world.rank == 0 and self.machine.get("compiled") != compiled:
-            self.machine["compiled"] = compiled
-            self.folder.write_machine(self.machine)
+    def _tell(self) -> None:
+        """Write down the machine, again if a phase could not be compiled or a log was cut."""
+        self.account.tell(self.inexact, compiled_phases(self.steps))
 
     def loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
         """Iterate to the end of the budget."""
@@ -166,7 +164,7 @@ class Run:
             for sink in sinks:
                 sink.write(row)
             self.iteration += 1
-            self._describe()
+            self._tell()
             self._checkpoint_if_due(stop)
         return self._finish(pace.rate)
 
@@ -206,12 +204,13 @@ class Run:
         return checkpoint.Parts(self.networks, adams, self.collector, self.replay, self.probe)
 
     def _setting(self) -> dict[str, Any]:
-        found = setting(self.networks.device) | {"compiled": compiled_phases(self.steps)}
-        return found | ({"ranks": self.world.size} if self.world.size > 1 else {})
+        return self.account.setting(compiled_phases(self.steps))
 
     def save(self) -> Path:
         """Write a checkpoint."""
         lengths = together(self.world, self.journal.sync)
+        self.inexact = [*self.inexact, *said(self.journal.changed())]
+        self._tell()
         progress: dict[str, Any] = {"iteration": self.iteration, "resumes": self.resumes}
         progress |= {"inexact": self.inexact, "setting": self._setting(), "lengths": lengths}
         named = digest(self.config, self.seed)
@@ -229,7 +228,7 @@ class Run:
     def _stopped(self, stop: Stop) -> Preempted:
         ranks = self.world.local_size
         start = "dna" if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m dna"
-        text = f"stopped by {stop.asked}; `{start} resume {self.folder.path}` goes on"
+        text = f"stopped by {stop.asked}; `{start} resume {typed(self.folder.name)}` goes on"
         return Preempted(text)
 
     def _finish(self, rate: float) -> dict[str, Any]:
@@ -239,7 +238,7 @@ class Run:
         about |= {"score": scores.score}
         self.replay.clear()  # nothing will read it
         self.keeper.save_now(self.save)
-        result = {"run": str(self.folder.path)} | about | {"interactions_per_second": rate}
+        result = {"run": self.folder.name} | about | {"interactions_per_second": rate}
 
         def write() -> dict[str, Any]:
             save_policy(self.folder.policy, self.networks, self.config, about)

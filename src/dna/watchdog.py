@@ -21,6 +21,7 @@ from typing import Any
 
 from dna.errors import EnvironmentFailure, StorageFailure
 from dna.storage import write
+from dna.voice import say
 
 #: Seconds after which a call that also holds Python's lock is ended from outside.
 GRACE = 30
@@ -148,7 +149,7 @@ def _end(
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display hides it
     text = f"{name}: no answer for {seconds:g} seconds{where}; `dna resume` goes on"
     report(EnvironmentFailure(text))
-    print(f"{cursor}dna: {text}", file=sys.stderr, flush=True)
+    say(f"{cursor}dna: {text}")
     os._exit(EnvironmentFailure.exit_code)  # the thread that hangs cannot be asked
 
 

@@ -178,7 +178,7 @@ NOT_SAVED = {
     "Run.collector": "saved by its own",
     "Run.replay": "saved by its own",
     "Run.keeper": "next save follows from the interactions; failures are of this process",
-    "Run.machine": "in machine.json, written anew by every process",
+    "Run.account": "in machine.json, written anew by every process",
     "Run.journal": "the lengths of its files are saved",
     "Run.callbacks": "the user's own, given anew to every process",
     "Run.world": "of this process; how many ranks there are is in `setting`",

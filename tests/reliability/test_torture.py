@@ -11,7 +11,7 @@ from torture.hostile import hostile
 from torture.kills import kills
 from torture.museum import EXHIBITS, ROOT
 from torture.nonfinite import nonfinites
-from torture.points import points
+from torture.points import points, saves
 from torture.preemption import preemption
 from torture.races import races
 
@@ -29,6 +29,12 @@ def test_kills_at_random_moments(tmp_path):
 
 def test_file_operations_that_crash_or_fail(tmp_path):
     outcome = points(tmp_path, most=8)
+    assert outcome.trouble == []
+    assert outcome.tried >= 30
+
+
+def test_saves_and_longer_runs_whose_file_operations_crash_or_fail(tmp_path):
+    outcome = saves(tmp_path, most=8)
     assert outcome.trouble == []
     assert outcome.tried >= 30
 

@@ -18,7 +18,7 @@ from torture.hostile import hostile
 from torture.kills import kills
 from torture.museum import museum
 from torture.nonfinite import nonfinites
-from torture.points import points
+from torture.points import points, saves
 from torture.preemption import preemption
 from torture.races import races
 from torture.ranks import ranks
@@ -29,6 +29,7 @@ from torture.sweep import sweep
 PARTS: dict[str, Callable[[Path], Outcome]] = {
     "kills": lambda root: kills(root, 300),
     "points": lambda root: points(root),
+    "saves": lambda root: saves(root),
     "corruption": lambda root: corruption(root, flips=1000, sectors=200),
     "preemption": lambda root: preemption(root, 100),
     "environments": lambda root: environment_faults(root),

@@ -1,6 +1,10 @@
-"""A crash, an error or a short write at every single file operation of a run (G2, G5)."""
+"""A crash, an error or a short write at every single file operation of a run (G2, G5).
+
+And of what is done to runs from outside: replacing a save, and making a run longer.
+"""
 
 import errno
+import functools
 import os
 import shutil
 import signal
@@ -8,7 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dna import disk, keeping
+from dna import checkpoint, disk, keeping
+from dna.config import Config
+from dna.errors import DnaError
+from dna.folder import RunFolder
+from dna.lengthen import copy_run, lengthened
+from dna.tweak import digest, tweak
 from helpers import Stopper
 from torture.ground import (
     Child,
@@ -17,6 +26,7 @@ from torture.ground import (
     fingerprint,
     finish,
     intact,
+    reference,
     shared_out,
     timed,
 )
@@ -73,12 +83,17 @@ class Faults:
 
 def operations(work: Work, folder: Path) -> int:
     """How many a run makes from here to its end."""
+    return counted(lambda: work.train(folder), folder)
+
+
+def counted(work: Callable[[], Any], folder: Path) -> int:
+    """How many file operations something makes that nobody disturbs."""
     counter = folder.with_suffix(".count")
 
     def before() -> None:
         Faults("none", 0, lambda seen: counter.write_text(str(seen)) and None).install()
 
-    child = Child(lambda: work.train(folder), folder.with_suffix(".log"), before)
+    child = Child(work, folder.with_suffix(".log"), before)
     assert child.wait(120) == 0, child.said()
     child.newest()
     return int(counter.read_text())
@@ -150,3 +165,90 @@ def _one(
         fine and plain and same, f"{kind} at {at}: exit {code}, {trouble or said[-200:]}"
     )
     shutil.rmtree(folder, ignore_errors=True)
+
+
+# ── a save that is replaced, a run that is made longer ────────────────────────────────────
+
+#: Interactions that are learned more.
+MORE = 128
+
+
+class Longer(Work):
+    """The same, made longer."""
+
+    @property
+    def config(self) -> Config:
+        return tweak(super().config, interactions=self.interactions + MORE)
+
+
+def saves(root: Path, most: int | None = None) -> Outcome:
+    """Every operation of both, or `most` evenly: afterwards it is the old or the new."""
+    first, second = Work("dna", "toy", interactions=192), Work("ppo", "toy", interactions=192)
+    longer = Longer("dna", "toy", interactions=192)
+    name = "file operation of a save onto another, or of learning longer, that fails"
+    with timed(name) as outcome:
+        for work, folder in ((first, "first"), (second, "second")):
+            reference(work, root / folder)
+        copy_run(RunFolder(root / "first"), root / "kept")
+        jobs: dict[str, Callable[[Path], Any]] = {
+            "save": lambda to: copy_run(RunFolder(root / "second"), to, overwrite=True),
+            "longer": lambda run: lengthened(RunFolder(run), MORE),
+        }
+        total = {}
+        for job, do in jobs.items():
+            folder = shutil.copytree(root / "kept", root / job)
+            total[job] = counted(functools.partial(do, folder), folder)
+        assert not finish(longer, root / "longer")
+        prints = {
+            first.digest: fingerprint(root / "kept"),
+            second.digest: fingerprint(root / "save"),
+            longer.digest: fingerprint(root / "longer"),
+        }
+        everything = sum(total.values())
+        step = 1 if most is None else max(1, everything // most)
+        cases = [
+            (job, kind, at)
+            for job in total
+            for kind in FAULTS
+            for at in range(1, total[job] + 1, step * (5 if kind == "full disk" else 1))
+        ]
+
+        def one(case: tuple[str, str, int], part: Outcome) -> None:
+            job, kind, at = case
+            folder = shutil.copytree(root / "kept", root / f"{job}-{kind}{at}")
+            _one_save(folder, functools.partial(jobs[job], folder), (kind, at), part)
+            part.count(*_old_or_new(folder, longer, prints, f"{job}: {kind} at {at}"))
+            shutil.rmtree(folder, ignore_errors=True)
+
+        shared_out(outcome, cases, one)
+        outcome.notes.insert(0, f"{everything} operations in a save and in learning longer")
+    return outcome
+
+
+def _one_save(
+    folder: Path, work: Callable[[], Any], fault: tuple[str, int], outcome: Outcome
+) -> None:
+    """Disturb it once; how it ended is noted if it did not end plainly."""
+    kind, at = fault
+    child = Child(work, folder.with_suffix(".log"), Faults(kind, at, lambda _: None).install)
+    code, said = child.wait(60), child.said()
+    child.newest()
+    fine = code in {"crash": (-9,), "power": (-9,), "short write": (0,)}.get(kind, (0, 6))
+    if not fine or len(said.splitlines()) > 4 or "Traceback" in said:
+        outcome.count(False, f"{kind} at {at}: exit {code}, {said[-200:]}")
+
+
+def _old_or_new(
+    folder: Path, longer: Work, prints: dict[str, dict[str, str]], what: str
+) -> tuple[bool, str]:
+    """Whether the folder is, to the byte, one of these runs, and goes on if it is not over."""
+    try:
+        config, seed = RunFolder.of(folder).read()
+        named = digest(config, seed)
+        if checkpoint.latest(folder, named) is None:
+            return False, f"{what}: no checkpoint"
+    except DnaError as error:
+        return False, f"{what}: {error}"
+    if named == longer.digest and (trouble := finish(longer, folder)):
+        return False, f"{what}: {trouble}"
+    return fingerprint(folder) == prints[named], f"{what}: differs"

@@ -18,6 +18,7 @@ from dna.cli import evaluation, export, look, measure, noise, paper, play, repor
 from dna.cli.ranks import is_quiet, leave, leave_in_peace
 from dna.errors import DnaError
 from dna.signals import stop_signals
+from dna.voice import let_go, say, steady
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
 
@@ -64,8 +65,9 @@ export.register(app)
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; the value is its exit code."""
-    code = _run(argv)
-    leave(code)
+    with steady():
+        code = _run(argv)
+        leave(code)
     return code
 
 
@@ -78,14 +80,12 @@ def _run(argv: list[str] | None) -> int:
     listening = stop_signals() if words[0] in ("train", "resume") else nullcontext()
     try:
         with listening:
-            code = app(words, prog_name="dna", standalone_mode=False)
+            code = _call(words)
         return code if isinstance(code, int) else 0
     except DnaError as error:
         return _fail(error, str(error), error.exit_code, debug)
     except KeyboardInterrupt as error:
         return _fail(error, "interrupted", 130, debug)
-    except BrokenPipeError:
-        return 0
     except OSError as error:
         return _fail(
             error, f"{error.filename or 'output'}: {error.strerror or error}", 6, debug
@@ -100,8 +100,19 @@ def _run(argv: list[str] | None) -> int:
         return _fail(error, f"{text}; --debug shows the traceback", 1, debug)
 
 
+def _call(words: list[str]) -> object:
+    """The verb's value. Whoever read stdout and closed it has seen enough: all is well."""
+    try:
+        return app(words, prog_name="dna", standalone_mode=False)
+    except SystemExit as error:  # Click makes this of a closed pipe
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        let_go(sys.stdout)
+        return 0
+
+
 def _note(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"dna: {message}", file=sys.stderr)
+    say(f"dna: {message}")
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
@@ -109,5 +120,5 @@ def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     if not is_quiet(error, code):
-        print(f"dna: {text}", file=sys.stderr)
+        say(f"dna: {text}")
     return code

@@ -10,6 +10,7 @@ from dna.errors import BadInput, StorageFailure
 from dna.launch import launched
 from dna.settings import Count, Frozen
 from dna.tweak import digest
+from dna.voice import typed
 
 #: The largest seed, that of `--seed`.
 LAST_SEED = 2**63 - 1
@@ -77,10 +78,10 @@ def remembered(path: Path) -> dict[str, Any]:
     """The choices with which a run was begun; none of one that was not, or of an older one."""
     from dna.folder import RunFolder
 
+    asked = RunFolder(path).machine().get("asked", {})
     try:
-        asked = RunFolder(path).machine().get("asked", {})
         return Asked(**asked).model_dump(exclude_none=True)
-    except (ValidationError, TypeError, AttributeError):
+    except (ValidationError, TypeError):
         path = path / "machine.json"
         raise StorageFailure(f"{path}: damaged; delete it, then `dna resume`") from None
 
@@ -100,5 +101,5 @@ def _check(path: Path, config: Config, seed: int, *, restart: bool, resume: bool
         )
     if folder.read() != (config, seed):
         raise BadInput(
-            f"{path}: holds a run with other settings; `dna show {path}` prints them"
+            f"{path}: holds a run with other settings; `dna show {typed(path)}` prints them"
         )

@@ -19,6 +19,7 @@ from dna.errors import BadInput
 from dna.launch import check_divides, launched
 from dna.threads import wait_briefly
 from dna.tweak import digest
+from dna.voice import typed
 
 if TYPE_CHECKING:
     from dna.setup import How
@@ -217,9 +218,8 @@ def _train(
             f"episodes), {done['interactions']:,} interactions, "
             f"{done['interactions_per_second']:,.0f} per second"
         )
-        typer.echo(
-            f"run: {path}    next: dna eval {path} | dna plot {path} | dna record {path}"
-        )
+        next_ = " | ".join(f"dna {verb} {typed(path)}" for verb in ("eval", "plot", "record"))
+        typer.echo(f"run: {path}    next: {next_}")
 
 
 def register(app: typer.Typer) -> None:

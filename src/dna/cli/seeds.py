@@ -2,7 +2,6 @@
 
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from dna.config import Config
 from dna.textual import QUIET_FOR
+from dna.voice import say
 
 if TYPE_CHECKING:
     from dna.task import Task
@@ -94,7 +94,7 @@ class _Lines:
         if self.over or (time.monotonic() - self.said < QUIET_FOR and not over):
             return
         self.said, self.over = time.monotonic(), over
-        print("  ".join(map(self._one, tasks)), file=sys.stderr, flush=True)
+        say("  ".join(map(self._one, tasks)))
 
     def _one(self, task: "Task") -> str:
         if task.state != "running":

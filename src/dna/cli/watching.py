@@ -1,6 +1,5 @@
 """Progress of many runs: a table on a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dna.textual import QUIET_FOR
+from dna.voice import say
 
 if TYPE_CHECKING:
     from dna.task import Task
@@ -58,7 +58,7 @@ class Lines:
         if text == self.said or (busy and time.monotonic() - self.at < QUIET_FOR):
             return
         self.said, self.at = text, time.monotonic()
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
 
 def progress(tasks: Sequence["Task"]) -> Table:

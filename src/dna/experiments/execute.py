@@ -14,6 +14,7 @@ from dna.pool import run_all
 from dna.setup import How
 from dna.task import Local, Place, Task, threads_for, wide
 from dna.train import train
+from dna.voice import typed
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ def execute(
         run_all(group, where, told=told)
     found = [(run, tasks[run.digest]) for run in left]
     return [
-        Failed(run, task.words or f"`dna resume {task.folder}` goes on", max(task.code, 1))
+        Failed(
+            run, task.words or f"`dna resume {typed(task.folder)}` goes on", max(task.code, 1)
+        )
         for run, task in found
         if task.state != "done"
     ]

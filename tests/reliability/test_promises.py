@@ -1,0 +1,318 @@
+"""What docs/reliability.md promises, where it once was not true."""
+
+import errno
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from dna.cli import main
+from dna.cli.folders import remembered
+from dna.dashboards import TensorBoard
+from dna.errors import FolderBusy, Preempted, StorageFailure
+from dna.folder import RunFolder
+from dna.lock import check_unlocked, locked
+from dna.setup import How
+from dna.textual import OneLine, PlainLines
+from dna.train import train
+from dna.tweak import tweak
+from helpers import Stopper, bytes_of, tiny
+
+CONFIG = tiny("dna", "CartPole-v1", interactions=768)
+HOW = How(checkpoint_every=64, tensorboard=False, threads=1)
+PHASES = ("policy", "value", "distil")
+LOGS = ("metrics.jsonl", "episodes.csv")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train(CONFIG, 3, folder, how=HOW)
+    return folder
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A run that is over."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+class At:
+    """Does something when an iteration is over."""
+
+    def __init__(self, iteration, work):
+        self.iteration, self.work = iteration, work
+
+    def start(self):
+        pass
+
+    def write(self, row):
+        if row.iteration == self.iteration:
+            self.work()
+
+    def close(self):
+        pass
+
+
+# ── work is never thrown away by itself ───────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("every", [64, 100_000])
+@pytest.mark.parametrize("gone", [("done",), ("done", "policy"), ("done", "metrics.jsonl")])
+def test_a_run_that_was_over_is_not_begun_again_by_itself(run, every, gone):
+    for name in (*gone, "checkpoints"):
+        path = run / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    left = [name for name in (*LOGS, "policy/policy.safetensors") if (run / name).exists()]
+    before = bytes_of(run, *left)
+    with pytest.raises(StorageFailure, match="has no checkpoint that could be used"):
+        train(CONFIG, 3, run, how=How(checkpoint_every=every, tensorboard=False, threads=1))
+    assert bytes_of(run, *left) == before
+
+
+# ── nobody listens ────────────────────────────────────────────────────────────────────────
+
+SIZES = ["horizon=16", "agents=4", *(f"{phase}.sgd.minibatch=64" for phase in PHASES)]
+
+
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&1 | head -1", "2>&-", "2>&1 >&- | true"])
+def test_a_run_that_nobody_can_hear_goes_on(tmp_path, where):
+    run = tmp_path / "run"
+    words = [sys.executable, "-m", "dna", "train", "CartPole-v1", *SIZES, "--out", str(run)]
+    line = f"{shlex.join([*words, '--interactions', '256'])} {where}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, (run / "done").is_file()) == (0, True), done.stderr
+    assert "warming" not in done.stdout or "head" in where
+
+
+def test_lines_of_progress_that_cannot_be_written_do_not_end_learning(tmp_path, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    for show in (PlainLines(), OneLine()):
+        show.every = 0.0
+        path = tmp_path / type(show).__name__
+        assert train(CONFIG, 3, path, how=HOW, sinks=[show])["interactions"] == 768
+
+
+# ── how a run was asked for ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_run_that_was_stopped_in_its_warm_up_remembers_how_it_was_begun(tmp_path, restart):
+    config = tweak(CONFIG, warm_up={"low": 5, "high": 9})
+    how = How(checkpoint_every=256, threads=2, compile="off", restart=restart)
+
+    class Impatient(At):
+        def start(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    for again in (False, True):  # the second time it starts over
+        with pytest.raises(Preempted):
+            train(config, 3, tmp_path / "run", how=how, sinks=[Impatient(-1, None)])
+        assert RunFolder(tmp_path / "run").machine() == {"asked": how.asked()}, again
+        assert remembered(tmp_path / "run")["threads"] == 2
+
+
+def test_starting_over_never_forgets_what_the_run_is(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "run")
+    folder.begin(CONFIG, 3, HOW.asked())
+    monkeypatch.setattr(RunFolder, "begin", lambda *words: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
+        train(CONFIG, 3, folder.path, how=HOW)
+    assert folder.read() == (CONFIG, 3)
+    assert folder.machine() == {"asked": HOW.asked()}
+
+
+class Stop(Exception):
+    """Where the process would have been killed."""
+
+
+# ── logs that others have their hands on ──────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("keep", [0, 700])
+def test_a_log_that_is_cut_while_it_is_written_is_said(tmp_path, keep):
+    run = tmp_path / "run"
+    cut = At(3, lambda: os.truncate(run / "metrics.jsonl", keep))
+    with pytest.warns(RuntimeWarning, match=r"metrics\.jsonl was cut or written to"):
+        train(CONFIG, 3, run, how=HOW, sinks=[cut])
+    machine = RunFolder(run).machine()
+    assert machine["exact"] is False
+    assert machine["why_not_exact"] == ["metrics.jsonl was cut or written to by somebody else"]
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["iteration"] == 11
+    assert len(rows) < 12
+
+
+def board(folder, lengths, step):
+    """An event file more; the lengths a checkpoint would remember."""
+    found = TensorBoard(folder, CONFIG, 3, lengths, step)
+    found._add(step, summary=found.scalar("x", 1.0))
+    lengths = found.sync()
+    found.close()
+    return found, lengths
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_event_files_are_never_written_over(tmp_path, number):
+    lengths = {}
+    for step in range(3):
+        _, lengths = board(tmp_path, lengths, step)
+    names = sorted(lengths)
+    (tmp_path / names[number]).unlink()
+    os.truncate(tmp_path / names[2], 20)
+    found, lengths = board(tmp_path, lengths, 4)
+    assert found.missing() == [f"{names[number]} was cut short", f"{names[2]} was cut short"]
+    assert found.name not in names
+    assert (tmp_path / names[2]).stat().st_size == 20
+    assert set(lengths) == {*names, found.name} - {names[number]}
+    assert board(tmp_path, lengths, 5)[0].missing() == []
+
+
+# ── locks and children ────────────────────────────────────────────────────────────────────
+
+
+def test_a_child_of_the_environment_does_not_hold_the_run(tmp_path):
+    ours, theirs = os.pipe()
+    alive, says = os.pipe()
+    with locked(tmp_path / "run"):
+        if (child := os.fork()) == 0:
+            os.close(theirs)
+            os.write(says, b".")
+            os.read(ours, 1)  # until the parent lets it go
+            os._exit(0)
+        os.read(alive, 1)
+        with pytest.raises(FolderBusy):  # forking has not let go of it
+            check_unlocked(tmp_path / "run")
+    check_unlocked(tmp_path / "run")
+    for fd in (theirs, ours, alive, says):
+        os.close(fd)
+    os.waitpid(child, 0)
+
+
+def test_a_lock_whose_holder_is_gone_is_told_apart(tmp_path):
+    (gone := subprocess.Popen(["true"])).wait()
+    with locked(tmp_path):
+        text = f"pid {gone.pid} on {socket.gethostname()}\n"
+        (tmp_path / "run.lock").write_text(text)
+        with pytest.raises(FolderBusy, match=f"in use by a child of pid {gone.pid} on"):
+            check_unlocked(tmp_path)
+
+
+# ── an environment that goes elsewhere ────────────────────────────────────────────────────
+
+
+class Wanderer(gymnasium.Env):
+    """Changes the working directory."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 40:
+            os.chdir("/")
+        return np.zeros(1, np.float32), float(action), self.steps % 9 == 0, False, {}
+
+
+def test_a_run_stays_where_it_was_begun(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = tweak(CONFIG, **{"env.id": None})
+    how = replace(HOW, tensorboard=True)
+    result = train(config, 3, Path("here"), how=how, source=Wanderer)
+    assert result["run"] == "here"
+    assert RunFolder(tmp_path / "here").result() == result
+    assert len((tmp_path / "here" / "metrics.jsonl").read_text().splitlines()) == 12
+    assert not Path("/here").exists()
+
+
+# ── PPG in its last iteration ─────────────────────────────────────────────────────────────
+
+
+def test_a_stop_in_the_last_iteration_leaves_no_replay_behind(tmp_path):
+    config = tiny("ppg", "CartPole-v1", interactions=192)  # three iterations, replay of two
+    train(config, 3, tmp_path / "whole", how=HOW)
+    with pytest.raises(Preempted):
+        train(config, 3, tmp_path / "cut", how=HOW, sinks=[Stopper(2)])
+    train(config, 3, tmp_path / "cut", how=HOW)
+    name = f"checkpoints/{192:012d}/rank0.safetensors"
+    assert bytes_of(tmp_path / "cut", name) == bytes_of(tmp_path / "whole", name)
+
+
+# ── files that are empty ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["", "{"])
+def test_an_empty_mark_of_the_end_says_what_to_do(run, text, capsys):
+    (run / "done").write_text(text)
+    assert main(["resume", str(run)]) == 6
+    assert "done: damaged; delete it, then `dna resume`" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default")
+def test_an_empty_description_of_the_machine_does_not_stop_a_resume(run, capsys):
+    (run / "done").unlink()
+    (run / "machine.json").write_bytes(b"")
+    assert main(["resume", str(run), "--quiet"]) == 0
+    assert "machine.json: empty" in capsys.readouterr().err
+    (run / "done").unlink()
+    (run / "machine.json").write_text("{")
+    assert main(["resume", str(run), "--quiet"]) == 6
+    assert "machine.json: damaged; delete it" in capsys.readouterr().err
+
+
+# ── versions of the environment's own package ─────────────────────────────────────────────
+
+
+def test_another_version_of_the_environments_package_is_said(tmp_path, monkeypatch):
+    (tmp_path / "my_worlds-1.0.dist-info").mkdir()
+    about = tmp_path / "my_worlds-1.0.dist-info" / "METADATA"
+    about.write_text("Metadata-Version: 2.1\nName: my-worlds\nVersion: 1.0\n")
+    (about.parent / "RECORD").write_text("my_worlds.py,,\n")
+    (about.parent / "top_level.txt").write_text("my_worlds\n")
+    code = "import gymnasium\nclass World(gymnasium.Wrapper):\n    def __init__(self):\n"
+    (tmp_path / "my_worlds.py").write_text(
+        code + "        super().__init__(gymnasium.make('CartPole-v1'))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    how = replace(HOW, allow_import=True)
+    config = tweak(CONFIG, **{"env.id": "my_worlds:World"})
+    with pytest.raises(Preempted):
+        train(config, 3, tmp_path / "run", how=how, sinks=[Stopper(2)])
+    assert RunFolder(tmp_path / "run").machine()["versions"]["my-worlds"] == "1.0"
+    about.write_text(about.read_text().replace("1.0", "1.1"))
+    with pytest.warns(RuntimeWarning, match=r"my-worlds was 1\.0, now 1\.1"):
+        train(config, 3, tmp_path / "run", how=how)
+
+
+# ── hints that can be pasted ──────────────────────────────────────────────────────────────
+
+
+def test_paths_in_hints_are_quoted(tmp_path, capsys):
+    run = tmp_path / "a b" / "rün 1"
+    with pytest.raises(Preempted) as caught:
+        train(CONFIG, 3, run, how=HOW, sinks=[Stopper(2)])
+    assert f"`dna resume '{run}'` goes on" in str(caught.value)
+    assert main(["eval", str(run)]) == 2
+    assert f"`dna resume '{run}'` goes on" in capsys.readouterr().err
+    assert main(["resume", str(run)]) == 0
+    assert f"dna eval '{run}' | dna plot '{run}'" in capsys.readouterr().out

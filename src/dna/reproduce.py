@@ -99,10 +99,13 @@ def summarize(
 
 
 def _extra(results: Results, folder: Path, watcher: Watcher) -> dict[str, Any]:
-    """What is measured after the runs, once: it is kept with the runs that it is of."""
+    """What is measured after the runs, once: it is kept with the runs that it is of.
+
+    Without runs there is nothing to know it by again: it is asked for anew.
+    """
     kept = read_experiment(folder) or {}
     runs = sorted(one.run.digest for one in results.outcomes)
-    same = sorted(run["digest"] for run in kept.get("runs", [])) == runs
+    same = runs and sorted(run["digest"] for run in kept.get("runs", [])) == runs
     found: dict[str, Any] = {}
     for name, measure in results.experiment.extra.items():
         old = kept.get("extra", {}).get(name)

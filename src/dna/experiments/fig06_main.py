@@ -45,9 +45,7 @@ def games_above_rainbow(study: str, least: int) -> Check:
         count = combined(lambda *gap: sum(np.asarray(g) > 0 for g in gap), *means.values())
         above = ", ".join(game for game, gap in means.items() if gap.value > 0)
         effect = f"{spoken(count, '.0f', ' of 5')}: {above}"
-        good = count.value >= least
-        note = "" if count.span else "no interval: one seed"
-        return Finding("held" if good else "not held", effect, note)
+        return judged(count, effect, least - 0.5)
 
     return at_paper_scale(NO_RAINBOW, judge, study)
 

@@ -30,7 +30,7 @@ def verdicts(results: Results) -> dict[str, Finding]:
             one = Finding("not tested", one.effect, "smoke runs show wiring only")
         elif trained and results.scale == "paper" and results.limits.interactions:
             one = Finding("not tested", one.effect, f"{results.limits.words}: not the paper's")
-        elif trained and one.status != "not tested":
+        elif trained and one.effect:
             said = ["proxy"] * proxy + [results.limits.words, one.note]
             one = Finding(one.status, one.effect, "; ".join(word for word in said if word))
         found[claim] = one

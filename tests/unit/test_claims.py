@@ -1,5 +1,7 @@
 """Single claims on made-up runs: each can fail, and says what it rests on."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from dna.experiments import EXPERIMENTS, construction, experiment
 from dna.experiments.fig13_mujoco import CLAIMED
 from dna.experiments.lambda_noise import LAMBDAS
 from dna.experiments.output import verdicts
-from dna.experiments.results import Results
+from dna.experiments.results import Outcome, Results
 from dna.experiments.worlds import SOLVED
 from dna.presets import preset
 from dna.tweak import tweak
@@ -246,3 +248,22 @@ def test_what_is_never_tested_is_known_and_has_its_own_reason():
                 seen[claim] = check(Results(one, "paper", ())).note
     assert set(seen) == UNTESTED
     assert all(seen.values())
+
+
+@pytest.mark.parametrize(("end", "status"), [(9.9, "not held"), (5.0, "held")])
+def test_the_original_settings_must_end_far_below(end, status):
+    """Ahead at first; at the end a little, or far, below the reference."""
+
+    def make(run):
+        first, last = (6.0, end) if run.arm == "PPO (orig)" else (4.0, 10.0)
+        rows = tuple(
+            {
+                "interactions": 1000 * (i + 1),
+                "score": (first if i < 50 else last) + run.seed / 1e3,
+            }
+            for i in range(100)
+        )
+        return Outcome(run, Path("nowhere"), rows, 1.0) if run.study != "ppg" else None
+
+    found = experiment("alternatives").checks["C093"](results_of("alternatives", "small", make))
+    assert found.status == status

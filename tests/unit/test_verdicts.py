@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dna.experiments import EXPERIMENTS, construction, experiment, proofs
-from dna.experiments.arms import best, better, monotone, similar, spread
+from dna.experiments.arms import WIDE, best, better, monotone, similar, spread
 from dna.experiments.compare import Sampled
 from dna.experiments.fig13_mujoco import CLAIMED
 from dna.experiments.output import as_csv, folder_of, markdown, tables, verdicts
@@ -15,7 +15,7 @@ from dna.experiments.plan import Arm, Experiment, Limits, Study, planned
 from dna.experiments.results import Results
 from dna.experiments.verdicts import every, near
 from dna.experiments.worlds import ATARI_5
-from made import flat, outcome
+from made import flat, outcome, raw, results_of
 
 ARMS = (Arm("good", "tuned.dna"), Arm("bad", "tuned.ppo", "ppo"))
 MADE = Experiment("figXX", "made", "Made up", (), (Study("s", ARMS, ATARI_5, 3),))
@@ -240,6 +240,65 @@ def test_noise_does_not_make_tasks_similar(spreads, status):
 
     made = Results(chosen, "small", tuple(outcome(run, level(run)) for run in runs))
     assert chosen.checks["C113"](made).status == status
+
+
+def test_seeds_are_counted_as_they_are_finished():
+    """Two of three seeds, and one run of the second missing."""
+    chosen = experiment("mujoco")
+    runs = [run for run in planned(chosen, "small") if run.seed < 2]
+    gone = next(r for r in runs if (r.study, r.arm, r.seed) == ("mujoco", "PPO", 1))
+    made = Results(chosen, "small", tuple(outcome(r, 5.0) for r in runs if r is not gone))
+    assert made.shortened_in("lambda") == "shortened: 2 of 30 seeds"
+    assert made.shortened_in("mujoco") == "shortened: 1 of 30 seeds"
+    note = chosen.checks["C114"](made).note
+    assert "shortened: 2 of 30 seeds; not finished: DNA (1 of 3 runs), DNA (λ_π=0.8)" in note
+    proxy = better("s", "good", "bad")(results(seeds=2))
+    assert "not finished: good (5 of 15 runs), bad (5 of 15 runs)" in proxy.note
+    assert "not finished" not in better("s", "good", "bad")(results()).note
+
+
+def test_a_wide_margin_has_a_least_size():
+    wide = better("s", "good", "bad", WIDE)
+    found = wide(apart(10.05, 10.0, scatter=0.001))
+    assert better("s", "good", "bad")(apart(10.05, 10.0, scatter=0.001)).status == "held"
+    assert found.status == "not held"  # +0.5 %, beyond doubt
+    assert f"more than {WIDE:.0f} %" in found.note
+    assert wide(apart(15.0, 10.0, scatter=0.001)).status == "held"
+    assert wide(apart(12.6, 10.0, scatter=2.0)).status == "not tested"
+
+
+@pytest.mark.parametrize(("gain", "status"), [(1.005, "not held"), (1.6, "held")])
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("main", ("C055", "C056")),
+        ("epochs", ("C035",)),
+        ("ppo-tuning", ("C102",)),
+        ("atari57", ("C132",)),
+    ],
+)
+def test_claims_of_size_need_it(name, claims, gain, status):
+    """Arms that the paper has ahead, by a little and by much."""
+    ahead = {"DNA", "E_π=1", "E_π=2", "E=1"}
+    scale = "paper" if name == "atari57" else "small"
+
+    def make(run):
+        percent = (gain if run.arm in ahead else 1.0) * 100
+        score = raw(run.env, percent) if scale == "paper" else percent + 0.001 * run.seed
+        return flat(run, score)
+
+    for claim in claims:
+        found = experiment(name).checks[claim](results_of(name, scale, make))
+        assert found.status == status, claim
+        assert "more than" in found.note, claim
+
+
+def test_simulations_of_games_are_not_tests_of_them():
+    found = verdicts(Results(experiment("settings"), "paper", ()))
+    for claim in ("C004", "C064", "C065"):
+        assert found[claim].status == "not tested", claim
+        assert found[claim].effect, claim
+        assert found[claim].note.startswith("simulated, not on Atari"), claim
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 
 from dna.experiments.arms import (
     MARGIN,
+    WIDE,
     best,
     better,
     monotone,
@@ -157,7 +158,7 @@ EXPERIMENT = Experiment(
     studies=(_study("value", VALUE), _study("policy", POLICY), _study("distil", DISTIL)),
     checks={
         "C035": every(
-            *(better("policy", few, many) for few in _P[:2] for many in _P[2:]),
+            *(better("policy", few, many, WIDE) for few in _P[:2] for many in _P[2:]),
         ),
         "C036": best("policy", "E_π=2", _P),
         "C037": every(better("policy", "E_π=2", "E_π=3"), better("policy", "E_π=2", "E_π=4")),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dna.experiments.arms import better
+from dna.experiments.arms import WIDE, better
 from dna.experiments.compare import combined, percent, same, sampled_rows
 from dna.experiments.measures import score_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
@@ -73,8 +73,8 @@ EXPERIMENT = Experiment(
     checks={
         "C001": better("main", "DNA", "PPO (2x)"),
         "C002": games_above_rainbow("main", 4),
-        "C055": better("main", "DNA", "PPO (2x)"),
-        "C056": better("main", "DNA", "PPG"),
+        "C055": better("main", "DNA", "PPO (2x)", WIDE),
+        "C056": better("main", "DNA", "PPG", WIDE),
         "C057": total_above_rainbow("main", "DNA"),
     },
 )

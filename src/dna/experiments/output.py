@@ -8,7 +8,7 @@ from dna.experiments.finished import unfinished
 from dna.experiments.plan import Experiment, Limits, Scale, is_proxy
 from dna.experiments.results import Results
 from dna.experiments.tables import as_csv, head, markdown, tables
-from dna.experiments.verdicts import COMPUTED, Finding
+from dna.experiments.verdicts import COMPUTED, SIMULATED, Finding
 from dna.scores import paper_table
 from dna.storage import read_json, write, write_json
 
@@ -25,7 +25,7 @@ def verdicts(results: Results) -> dict[str, Finding]:
     found, proxy = {}, is_proxy(results.experiment, results.scale)
     for claim, check in results.experiment.checks.items():
         one = check(results)
-        trained = one.note != COMPUTED
+        trained = one.note != COMPUTED and not one.note.startswith(SIMULATED)
         if trained and results.scale == "smoke":
             one = Finding("not tested", one.effect, "smoke runs show wiring only")
         elif trained and results.scale == "paper" and results.limits.interactions:

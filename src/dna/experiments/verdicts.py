@@ -18,6 +18,8 @@ from dna.experiments.results import Results
 Status = Literal["held", "not held", "not tested"]
 #: The note of claims that need no training.
 COMPUTED = "computed, not trained"
+#: How that of a simulation begins.
+SIMULATED = "simulated, not on Atari"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,17 @@ def identity(prove: Callable[[], tuple[bool, str]]) -> Check:
     def check(results: Results) -> Finding:
         good, effect = prove()
         return Finding("held" if good else "not held", effect, COMPUTED)
+
+    return check
+
+
+def simulated(prove: Callable[[], tuple[bool, str]]) -> Check:
+    """A claim on games that is only shown with made-up rewards: a hint, not a test."""
+
+    def check(results: Results) -> Finding:
+        good, effect = prove()
+        words = "agrees" if good else "contradicts it"
+        return Finding("not tested", effect, f"{SIMULATED}: the simulation {words}")
 
     return check
 

@@ -12,6 +12,7 @@ from math import inf, isnan
 from typing import Literal
 
 from dna.experiments.compare import Sampled
+from dna.experiments.finished import unfinished
 from dna.experiments.plan import Check
 from dna.experiments.results import Results
 
@@ -71,14 +72,15 @@ def simulated(prove: Callable[[], tuple[bool, str]]) -> Check:
 
 
 def trained(judge: Judge, *studies: str) -> Check:
-    """A claim that rests on the runs of these studies; says so where they are shortened."""
+    """A claim that rests on the runs of these studies; says what they are short of."""
 
     def check(results: Results) -> Finding:
         found = judge(results)
         if found is None:
             return Finding("not tested", "", "runs are missing")
-        cut = dict.fromkeys(results.shortened_in(study) for study in studies)
-        said = [*cut, found.note] if found.effect else [found.note]
+        short = [results.shortened_in(study) for study in studies]
+        short += [unfinished(results, study) for study in studies]
+        said = [*short, found.note] if found.effect else [found.note]
         return replace(found, note=_joined(*said))
 
     return check

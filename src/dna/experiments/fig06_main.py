@@ -12,8 +12,16 @@ from dna.experiments.worlds import ATARI_5
 from dna.scores import atari_game, games, paper_table, subset
 
 DNA = Arm("DNA", "tuned.dna")
-PPO = Arm("PPO (2x)", "tuned.ppo", "ppo", small={"network.channels": 2})
-PPG = Arm("PPG", "tuned.ppg", "ppg")
+#: Tuned PPO as in the paper: one epoch, both λ the same. The proxy's preset has DNA's instead.
+PPO_SMALL = {"joint.sgd.epochs": 1, "returns.lambda_pi": 0.95}
+PPO_WIDE = PPO_SMALL | {"network.channels": 2}
+PPO = Arm("PPO (2x)", "tuned.ppo", "ppo", small=PPO_WIDE)
+PPG = Arm(
+    "PPG",
+    "tuned.ppg",
+    "ppg",
+    small={"policy.sgd.epochs": 1, "aux.sgd.epochs": 6, "returns.lambda_pi": 0.95},
+)
 
 
 def rainbow() -> dict[str, float]:

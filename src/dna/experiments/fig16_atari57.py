@@ -5,6 +5,7 @@ import numpy as np
 from dna.experiments import proofs
 from dna.experiments.arms import WIDE
 from dna.experiments.compare import Sampled, combined, percent, picks
+from dna.experiments.fig06_main import PPO_WIDE
 from dna.experiments.measures import Array, first_above, score_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.results import Results
@@ -23,11 +24,11 @@ PROXY = "needs the 57 games of the paper"
 #: The proxy has one set of settings: at small scale both studies are the same runs.
 HARD = (
     Arm("DNA", "tuned.dna"),
-    Arm("PPO (2x)", "tuned.ppo", "ppo", small={"network.channels": 2}),
+    Arm("PPO (2x)", "tuned.ppo", "ppo", small=PPO_WIDE),
 )
 EASY = (
     Arm("DNA", "easy.dna"),
-    Arm("PPO (2x)", "easy.ppo", "ppo", small={"network.channels": 2}),
+    Arm("PPO (2x)", "easy.ppo", "ppo", small=PPO_WIDE),
 )
 
 

@@ -99,6 +99,26 @@ def verdict_rows(found: dict[str, Finding]) -> list[dict[str, str]]:
     ]
 
 
+def largest(
+    experiment: Experiment, scale: Scale, out: Path, limits: Limits
+) -> tuple[Path, dict[str, Any]] | None:
+    """What was written of an experiment: as asked for, else not cut, else the largest cut.
+
+    A cut of which runs are missing comes after any that is finished.
+    """
+    for cut in (limits, Limits()):
+        folder = folder_of(experiment, scale, out, cut)
+        if (tree := read_experiment(folder)) is not None:
+            return folder, tree
+    paths = sorted(out.glob(f"{folder_of(experiment, scale, out).name}-*"))
+    found = [(path, tree) for path in paths if (tree := read_experiment(path)) is not None]
+    return max(found, key=lambda one: _size(one[1]), default=None)
+
+
+def _size(tree: dict[str, Any]) -> tuple[bool, int]:
+    return tree["missing"] == 0, sum(run["interactions"] for run in tree["runs"])
+
+
 def read_experiment(folder: Path) -> dict[str, Any] | None:
     """What `write_all` wrote, if it did."""
     path = folder / "experiment.json"

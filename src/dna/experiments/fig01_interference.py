@@ -66,7 +66,7 @@ def toy_verdicts(result: ToyResult) -> dict[str, tuple[str, str, str]]:
 
 def _alike(one: list[Outcome], other: list[Outcome], factor: float) -> Finding:
     found = _compared(one, other, 1 / factor, factor)
-    return replace(found, note=f"{found.note}; within a factor {factor:g}")
+    return replace(found, note=f"{found.note}; margin: a factor {factor:g}")
 
 
 def _compared(above: list[Outcome], below: list[Outcome], low: float, high: float) -> Finding:

@@ -11,6 +11,7 @@ from dna.experiments.caption import caption
 from dna.experiments.execute import Failed, check_worlds, execute, unfinished, unique
 from dna.experiments.output import (
     folder_of,
+    largest,
     read_experiment,
     verdict_rows,
     verdicts,
@@ -18,6 +19,7 @@ from dna.experiments.output import (
 )
 from dna.experiments.plan import Experiment, Limits, Scale, planned
 from dna.experiments.results import Results, collect
+from dna.experiments.verdicts import COMPUTED
 from dna.figures.layouts import draw
 from dna.figures.toy import draw_toy
 from dna.storage import write_json
@@ -99,10 +101,13 @@ def summarize(
 
 
 def _extra(results: Results, folder: Path, watcher: Watcher) -> dict[str, Any]:
-    """What is measured after the runs, once: it is kept with the runs that it is of."""
+    """What is measured after the runs, once: it is kept with the runs that it is of.
+
+    Without runs there is nothing to know it by again: it is asked for anew.
+    """
     kept = read_experiment(folder) or {}
     runs = sorted(one.run.digest for one in results.outcomes)
-    same = sorted(run["digest"] for run in kept.get("runs", [])) == runs
+    same = runs and sorted(run["digest"] for run in kept.get("runs", [])) == runs
     found: dict[str, Any] = {}
     for name, measure in results.experiment.extra.items():
         old = kept.get("extra", {}).get(name)
@@ -112,13 +117,26 @@ def _extra(results: Results, folder: Path, watcher: Watcher) -> dict[str, Any]:
     return found
 
 
-def all_verdicts(scale: Scale, where: Where) -> list[dict[str, str]]:
-    """Every claim of the paper: as its experiment found, or as can be computed without runs."""
+def all_verdicts(
+    scale: Scale, where: Where, limits: Limits | None = None
+) -> list[dict[str, str]]:
+    """Every claim of the paper: as its experiment found, or as can be computed without runs.
+
+    Where only cut experiments are there, the largest is taken and its folder is named.
+    """
     rows: list[dict[str, str]] = []
     for one in EXPERIMENTS:
-        tree = read_experiment(folder_of(one, scale, where.out))
-        if tree is not None:
-            rows += tree["verdicts"]
-        else:
+        found = largest(one, scale, where.out, limits or Limits())
+        if found is None:
             rows += verdict_rows(verdicts(Results(one, scale, ())))
+            continue
+        folder, tree = found
+        cut = folder != folder_of(one, scale, where.out)
+        rows += [_named(row, folder) if cut else row for row in tree["verdicts"]]
     return sorted(rows, key=lambda row: row["id"])
+
+
+def _named(row: dict[str, str], folder: Path) -> dict[str, str]:
+    """A verdict that says where it is from, unless it needed no runs."""
+    words = [row["note"]] + [f"from {folder.name}"] * (row["note"] != COMPUTED)
+    return row | {"note": "; ".join(filter(None, words))}

@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: the sweep over σ₁, its table, and what it says of the claims.
+"""Figure 1 of the paper: the sweep over σ₁, its table, and ratios of errors.
 
 A cell is one model at one σ₁, all seeds. Each finished cell is a JSON file in the folder, and
 is not trained again: an interrupted sweep goes on where it stopped.
@@ -26,19 +26,8 @@ from dna.toy_data import (
     ToyResult,
     ToySettings,
     cells_of,
-    parameters,
     train,
 )
-
-#: Claim → status ("held", "not held" or "not tested"), effect, note.
-Verdict = tuple[str, str, str]
-#: Geometric means within these factors of each other are similar, and flat.
-SIMILAR, FLAT = 1.25, 1.1
-#: An interval that holds 1 and reaches beyond this factor decides nothing.
-VAGUE = 2.0
-#: A model has learned a task below this error; the answer 0 everywhere costs ½.
-LEARNED = 0.25
-
 
 # --- The sweep ----------------------------------------------------------------------------
 
@@ -126,7 +115,7 @@ def mean_and_error(x: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(x), error
 
 
-# --- The claims ---------------------------------------------------------------------------
+# --- Ratios -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -165,84 +154,3 @@ def ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
         nu = spread**2 / (v_a**2 / (len(a) - 1) + v_b**2 / (len(b) - 1))
         half = student(nu) * math.sqrt(spread)
     return Ratio(math.exp(value), math.exp(value - half), math.exp(value + half))
-
-
-def similar(found: Ratio, factor: float) -> tuple[str, str]:
-    """Whether two means are alike: no difference is found, or none that matters."""
-    apart = not found.low <= 1 <= found.high
-    if apart and not 1 / factor < found.value < factor:
-        return "not held", f"the interval excludes 1 and the ratio is beyond a factor {factor}"
-    if 1 / factor <= found.low and found.high <= factor:
-        return "held", f"the whole interval is within a factor {factor}"
-    if found.low < 1 / VAGUE or found.high > VAGUE:
-        return "not tested", f"too few seeds: the interval reaches beyond a factor {VAGUE:g}"
-    if apart:
-        return "held", f"a difference, but the ratio is within a factor {factor}"
-    return "held", f"the interval holds 1, but is wider than a factor {factor}"
-
-
-def _risen(found: Ratio) -> tuple[str, str]:
-    if found.low > 1:
-        return "held", "the interval is above 1"
-    if found.high > VAGUE:
-        return "not tested", f"too few seeds: the interval holds 1 and reaches beyond {VAGUE:g}"
-    return "not held", "the interval is not above 1"
-
-
-def _compared(
-    above: list[Outcome], below: list[Outcome], judge: Callable[[Ratio], tuple[str, str]]
-) -> Verdict:
-    """L_T2 of one cell over that of another: its ratio, named, and what a rule says of it."""
-    if not above or not below:
-        return "not tested", "–", "not among the cells"
-    a, b = above[0], below[0]
-    found = ratio(a.l_t2, b.l_t2)
-    status, note = judge(found)
-    effect = f"L_T2 of {_name(a.cell)} / {_name(b.cell)}: {found}"
-    return status, effect, f"{note}; {len(a.l_t2)} and {len(b.l_t2)} seeds"
-
-
-def _name(cell: Cell) -> str:
-    return f"{cell.model.replace('-', ' ')} at σ₁ {cell.sigma:g}"
-
-
-def _unless_untaught(verdict: Verdict, *first: list[Outcome]) -> Verdict:
-    """No verdict where a model has not learned task 2 even at its smallest σ₁."""
-    for cells in first:
-        if cells and (error := statistics.fmean(cells[0].l_t2)) > LEARNED:
-            reason = f"{_name(cells[0].cell)} has not learned task 2 (mean L_T2 {error:.3g})"
-            return "not tested", verdict[1], reason
-    return verdict
-
-
-def _both(one: Verdict, other: Verdict) -> Verdict:
-    """Held where both are; not held where one is not."""
-    order = ("not held", "not tested", "held")
-    status = min(one[0], other[0], key=order.index)
-    return status, f"{one[1]}; {other[1]}", f"{one[2]}; {other[2]}"
-
-
-def toy_verdicts(result: ToyResult) -> dict[str, Verdict]:
-    """The claims of section 3.1, C006 to C010.
-
-    Errors of task 2 are compared as ratios of geometric means over seeds, with Welch's 95 %
-    interval of the difference of logarithms. C006: joint and dual are similar at the smallest
-    σ₁. C007: joint is worse at the largest σ₁ than at the smallest. C008: dual is flat.
-    C010: shallow joint and dual are similar at both ends. C009 counts parameters.
-    """
-    joint, dual = result.of("joint"), result.of("dual")
-    wide, apart = result.of("shallow-joint"), result.of("shallow-dual")
-    counts = [parameters(model, SCALES["paper"]) for model in DEEP]
-    near, flat = (lambda r: similar(r, SIMILAR)), (lambda r: similar(r, FLAT))
-    ends = [_compared(wide[k:][:1], apart[k:][:1], near) for k in (0, -1)]
-    return {
-        "C006": _unless_untaught(_compared(joint[:1], dual[:1], near), joint, dual),
-        "C007": _unless_untaught(_compared(joint[-1:], joint[:1], _risen), joint),
-        "C008": _unless_untaught(_compared(dual[-1:], dual[:1], flat), dual),
-        "C009": (
-            "held" if counts[0] == counts[1] else "not held",
-            f"joint {counts[0]:,}, dual {counts[1]:,} parameters",
-            "counted, so without an interval",
-        ),
-        "C010": _unless_untaught(_both(*ends), wide, apart),
-    }

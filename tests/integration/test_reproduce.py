@@ -1,6 +1,7 @@
 """Every experiment of the paper from beginning to end, at the scale of seconds."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,15 @@ def test_what_is_finished_is_not_trained_again(root, capsys):
     assert main(arguments) == 0
     assert done.stat().st_mtime_ns == before
     assert "not tested" in capsys.readouterr().out
+
+
+def test_the_folder_that_was_written_is_named(tmp_path, capsys):
+    arguments = ["reproduce", "targets", "--scale", "smoke", "--interactions", "256"]
+    assert main([*arguments, *words(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    named = [Path(line) for line in lines if line.startswith(str(tmp_path))]
+    assert tmp_path / "out/fig12-smoke-256/experiment.json" in named
+    assert all(path.is_file() for path in named)
 
 
 def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):

@@ -107,6 +107,41 @@ def test_sweeps_vary_one_setting():
     assert len({(r.lambda_pi, r.lambda_v) for r in lambdas.values()}) == 10
 
 
+def named(config):
+    """What names of PPO's and PPG's arms speak of."""
+    joint = [
+        phase.sgd.minibatch / config.batch for phase in config.phases if phase.name == "joint"
+    ]
+    return {
+        "epochs": {phase.name: phase.sgd.epochs for phase in config.phases},
+        "lambda": (config.returns.lambda_pi, config.returns.lambda_v),
+        "channels": config.network.channels,
+        "share of a rollout": joint,
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["main", "easy", "alternatives", "ppo-tuning", "atari57", "time"]
+)
+def test_a_proxys_ppo_and_ppg_are_what_their_names_say(name):
+    """So arm and reference differ as in the paper, whatever the proxy's preset has."""
+    paper = {(study, arm): named(c) for (study, arm, *_), c in configs(name).items()}
+    small = {(study, arm): named(c) for (study, arm, *_), c in configs(name, "small").items()}
+    others = {key for key in paper if "DNA" not in key[1] and "λ_π=" not in key[1][:4]}
+    assert others
+    for key in others:
+        assert small[key] == paper[key], key
+
+
+def test_the_proxys_original_ppo_differs_from_tuned_ppo_as_the_papers_does():
+    arms = {arm: c for (_, arm, env, _), c in configs("alternatives", "small").items()}
+    ours, theirs = arms["PPO (orig)"].phases[0], arms["PPO (2x)"].phases[0]
+    assert (ours.epsilon, theirs.epsilon, ours.value_weight) == (0.1, 0.2, 1.0)
+    assert ours.sgd.learning_rate.start == theirs.sgd.learning_rate
+    assert ours.entropy_bonus.start == theirs.entropy_bonus
+    assert (ours.sgd.learning_rate.end, ours.entropy_bonus.end) == (0.0, 0.0)
+
+
 def digests(name, scale):
     return {run.digest for run in planned(experiment(name), scale)}
 

@@ -40,14 +40,41 @@ def test_standard_errors():
     assert standard_error([1.0]) is None
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
-    held = 0
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        scores = {game: list(rng.normal(10.0, 1.0, 10)) for game in "abcde"}
-        low, high = interval(np.mean, scores)
+#: Of a game's seeds, game by game.
+SPREADS = {
+    "equal": lambda games: np.full(games, 10.0),
+    "unequal": lambda games: 3.0 ** np.arange(games),
+}
+
+
+def lead(rng, games, seeds, spread):
+    """By how much one of two equal arms leads, in percent; its games' spreads are given."""
+    arms = []
+    for arm in "ab":
+        scores = 1e4 + spread[:, None] * rng.normal(size=(games, seeds))
+        means = [sampled_rows(row, same, f"{arm}/{i}") for i, row in enumerate(scores)]
+        arms.append(combined(lambda *games: sum(games) / len(games), *means))
+    return combined(percent, *arms)
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("games", [1, 5, 8])
+def test_intervals_of_three_seeds_hold_the_truth_as_often_as_they_say(games, spread):
+    rng, trials = np.random.default_rng(games), 300
+    spans = [lead(rng, games, 3, SPREADS[spread](games)).span for _ in range(trials)]
+    assert 0.92 <= np.mean([low <= 0 <= high for low, high in spans]) <= 0.98
+    assert np.mean([low > 0 for low, high in spans]) <= 0.04  # false "better"
+
+
+@pytest.mark.parametrize(("games", "seeds"), [(1, 3), (5, 3), (8, 3), (3, 10)])
+def test_intervals_of_interquartile_means_hold_it_too(games, seeds, monkeypatch):
+    monkeypatch.setattr("dna.experiments.compare.DRAWS", 200)
+    rng, trials, held = np.random.default_rng(games), 100, 0
+    for _ in range(trials):
+        scores = {str(g): list(rng.normal(10.0, 1.0, seeds)) for g in range(games)}
+        low, high = interval(iqm, scores)
         held += low < 10.0 < high
-    assert 85 <= held <= 100
+    assert held / trials >= 0.90
 
 
 def test_one_seed_has_no_interval():
@@ -59,37 +86,40 @@ def test_one_seed_has_no_interval():
     assert (both.value, both.span, both.over) == (0.0, None, "one of seeds")
 
 
-def test_the_interval_of_a_mean_is_scipys():
-    x = RNG.normal(5.0, 2.0, size=25)
+@pytest.mark.parametrize("size", [2, 3, 25])
+def test_the_interval_of_a_mean_is_students(size):
+    x = RNG.normal(5.0, 2.0, size=size)
     found = sampled_rows(x, same, "x")
-    expected = stats.bootstrap(
-        (x,), np.mean, n_resamples=20_000, method="percentile", rng=RNG
-    ).confidence_interval
+    low, high = stats.t.interval(0.95, size - 1, x.mean(), stats.sem(x))
     assert found.value == pytest.approx(x.mean())
-    assert found.span == pytest.approx(tuple(expected), abs=0.08)
+    assert found.span == pytest.approx((low, high), abs=0.05 * (high - low))
 
 
-def test_the_interval_of_a_relative_difference_is_scipys():
-    x, y = RNG.normal(20.0, 2.0, size=12), RNG.normal(10.0, 2.0, size=8)
-    found = combined(percent, sampled_rows(x, same, "x"), sampled_rows(y, same, "y"))
-    expected = stats.bootstrap(
-        (x, y),
-        lambda a, b, axis: 100 * (a.mean(axis) / b.mean(axis) - 1),
-        n_resamples=20_000,
-        method="percentile",
-        rng=RNG,
-    ).confidence_interval
-    assert found.value == pytest.approx(100 * (x.mean() / y.mean() - 1))
-    assert found.span == pytest.approx(tuple(expected), rel=0.05)
+def test_the_interval_of_a_difference_is_welchs():
+    x, y = RNG.normal(20.0, 0.5, size=4), RNG.normal(10.0, 2.0, size=9)
+    found = combined(np.subtract, sampled_rows(x, same, "x"), sampled_rows(y, same, "y"))
+    expected = stats.ttest_ind(x, y, equal_var=False)
+    low, high = expected.confidence_interval()
+    assert found.freedom == pytest.approx(expected.df, rel=0.05)
+    assert found.span == pytest.approx((low, high), abs=0.05 * (high - low))
+
+
+def test_few_seeds_do_not_take_a_number_out_of_its_range():
+    """A rank correlation of means with two seeds each stays within −1 and 1."""
+    rows = [sampled_rows(np.array([v - 3.0, v + 3.0]), same, str(v)) for v in (1.0, 2.0, 3.0)]
+    found = combined(lambda *y: np.tanh(np.stack(y)).mean(axis=0), *rows)
+    assert found.freedom < 7
+    assert -1 <= found.span[0] < found.value < found.span[1] <= 1
 
 
 def test_curves_are_drawn_whole():
-    """A statistic of the mean curve; the draws are those of its rows."""
-    curves = RNG.normal(size=(6, 30)).cumsum(axis=1)
-    found = sampled_rows(curves, lambda c: c.max(axis=-1), "z")
-    assert found.value == pytest.approx(curves.mean(axis=0).max())
-    assert found.draws.min() >= curves.min(axis=0).max()
-    assert found.draws.max() <= curves.max()
+    """A statistic of the mean curve: every point of a draw moves with the others."""
+    base = RNG.normal(size=30).cumsum()
+    curves = base + np.array([-1.0, 0.0, 2.0, 3.0])[:, None]
+    found = sampled_rows(curves, lambda c: c.max(axis=-1) - c.min(axis=-1), "z")
+    assert found.span == pytest.approx((np.ptp(base), np.ptp(base)))
+    moved = sampled_rows(curves, lambda c: c.max(axis=-1), "z")
+    assert moved.span[0] < moved.value < moved.span[1]
 
 
 def test_intervals_may_be_open():

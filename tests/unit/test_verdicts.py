@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 
 from dna.experiments import EXPERIMENTS, construction, experiment, proofs
-from dna.experiments.arms import best, better, monotone, similar, spread
+from dna.experiments.arms import WIDE, best, better, monotone, similar, spread
 from dna.experiments.compare import Sampled
 from dna.experiments.fig13_mujoco import CLAIMED
 from dna.experiments.output import as_csv, folder_of, markdown, tables, verdicts
 from dna.experiments.plan import Arm, Experiment, Limits, Study, planned
 from dna.experiments.results import Results
-from dna.experiments.verdicts import every
+from dna.experiments.verdicts import every, near
 from dna.experiments.worlds import ATARI_5
-from made import outcome
+from made import flat, outcome, raw, results_of
 
 ARMS = (Arm("good", "tuned.dna"), Arm("bad", "tuned.ppo", "ppo"))
 MADE = Experiment("figXX", "made", "Made up", (), (Study("s", ARMS, ATARI_5, 3),))
 LEVEL = {"good": 20.0, "bad": 10.0}
+DRAWN = np.random.default_rng(0).normal(size=2000)
 
 
 def results(levels=LEVEL, scale="small", seeds=3):
@@ -27,16 +28,60 @@ def results(levels=LEVEL, scale="small", seeds=3):
     return Results(MADE, scale, tuple(outcome(run, levels[run.arm]) for run in runs))
 
 
+def apart(good, bad, scatter):
+    """Three seeds on every game, their scores a given way apart."""
+    level = {"good": good, "bad": bad}
+    runs = planned(MADE, "small")
+    made = [flat(run, level[run.arm] + scatter * (run.seed - 1)) for run in runs]
+    return Results(MADE, "small", tuple(made))
+
+
 def test_better_needs_an_interval_above_zero():
     assert better("s", "good", "bad")(results()).status == "held"
     worse = better("s", "bad", "good")(results())
     assert (worse.status, worse.note) == ("not held", "the interval excludes it")
     even = better("s", "good", "bad")(results({"good": 10.0, "bad": 10.0}))
-    assert (even.status, even.note) == ("not held", "the interval leaves it open")
-    one = better("s", "good", "bad")(results(seeds=1))
-    assert (one.status, one.note) == ("held", "no interval: one seed")
+    assert even.status == "not tested"
+    assert even.note.startswith("left open: ")
     nothing = better("s", "good", "bad")(replace(results(), outcomes=()))
     assert nothing.status == "not tested"
+
+
+CHECKS = {
+    "better": better("s", "good", "bad"),
+    "similar": similar("s", "good", "bad"),
+    "best": best("s", "good", ["good", "bad"]),
+    "spread": spread("s", ["good", "bad"], high=15.0),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("levels", [(20.0, 10.0), (10.0, 20.0), (10.0, 10.0)])
+def test_one_seed_decides_nothing_whatever_it_shows(check, levels):
+    one = CHECKS[check](results(dict(zip(LEVEL, levels, strict=True)), seeds=1))
+    assert one.status == "not tested"
+    assert "left open: one seed, hence no interval" in one.note
+    assert "(no interval)" in one.effect
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_an_open_interval_decides_nothing(check):
+    """Ahead, or alike, by the means; seeds are too far apart to tell."""
+    good = 10.5 if check in ("similar", "spread") else 13.0
+    found = CHECKS[check](apart(good, 10.0, scatter=9.0))
+    assert found.status == "not tested"
+    assert "left open: " in found.note
+    assert "[" in found.effect
+    clear = CHECKS[check](apart(good, 10.0, scatter=0.01))
+    assert clear.status == "held"
+
+
+def test_the_papers_number_needs_the_whole_interval_near_it():
+    assert near(Sampled(10.0, 10 + 0.1 * DRAWN), 10.0, 1.0).status == "held"
+    assert near(Sampled(20.0, 20 + 0.1 * DRAWN), 10.0, 1.0).status == "not held"
+    vague = near(Sampled(10.0, 10 + 5.0 * DRAWN), 10.0, 1.0)
+    assert (vague.status, vague.effect[:4]) == ("not tested", "10 [")
+    assert near(Sampled(10.0, None, "one seed"), 10.0, 1.0).status == "not tested"
 
 
 def test_similar_needs_an_interval_within_the_margin():
@@ -47,9 +92,17 @@ def test_similar_needs_an_interval_within_the_margin():
 def test_best_and_spread():
     assert best("s", "good", ["good", "bad"])(results()).status == "held"
     second = best("s", "bad", ["good", "bad"])(results())
-    assert (second.status, second.note) == ("not held", "good is first")
+    assert second.status == "not held"
+    assert "good is first" in second.note
     assert spread("s", ["good", "bad"], high=15)(results()).status == "not held"
     assert spread("s", ["good", "bad"], high=60)(results()).status == "held"
+
+
+def test_what_is_left_open_on_a_proxy_is_called_one():
+    made = replace(MADE, checks={"C001": better("s", "good", "bad")})
+    found = verdicts(replace(results(seeds=1), experiment=made))["C001"]
+    assert found.status == "not tested"
+    assert found.note.startswith("proxy; ")
 
 
 def test_every_is_no_better_than_its_worst():
@@ -58,6 +111,9 @@ def test_every_is_no_better_than_its_worst():
     assert every(good, bad)(results()).status == "not held"
     missing = better("s", "good", "bad")
     assert every(good, missing)(replace(results(), outcomes=())).status == "not tested"
+    unclear = similar("s", "bad", "good", margin=50.0)  # half of it, give or take
+    assert every(good, unclear)(results()).status == "not tested"
+    assert every(unclear, bad)(results()).status == "not held"  # one that fails is enough
 
 
 @pytest.mark.parametrize(
@@ -78,8 +134,8 @@ def test_monotone(values, sign, status):
     check = monotone(lambda results: ([1, 2, 3, 4], sampled(0.01)), sign)
     assert check(results()).status == status
     noisy = monotone(lambda results: ([1, 2, 3, 4], sampled(10.0)), sign)(results())
-    assert noisy.status == "not held"
-    assert "leaves it open" in noisy.note
+    assert noisy.status == "not tested"
+    assert "left open" in noisy.note
     assert monotone(lambda results: None, 1)(results()).status == "not tested"
 
 
@@ -184,6 +240,65 @@ def test_noise_does_not_make_tasks_similar(spreads, status):
 
     made = Results(chosen, "small", tuple(outcome(run, level(run)) for run in runs))
     assert chosen.checks["C113"](made).status == status
+
+
+def test_seeds_are_counted_as_they_are_finished():
+    """Two of three seeds, and one run of the second missing."""
+    chosen = experiment("mujoco")
+    runs = [run for run in planned(chosen, "small") if run.seed < 2]
+    gone = next(r for r in runs if (r.study, r.arm, r.seed) == ("mujoco", "PPO", 1))
+    made = Results(chosen, "small", tuple(outcome(r, 5.0) for r in runs if r is not gone))
+    assert made.shortened_in("lambda") == "shortened: 2 of 30 seeds"
+    assert made.shortened_in("mujoco") == "shortened: 1 of 30 seeds"
+    note = chosen.checks["C114"](made).note
+    assert "shortened: 2 of 30 seeds; not finished: DNA (1 of 3 runs), DNA (λ_π=0.8)" in note
+    proxy = better("s", "good", "bad")(results(seeds=2))
+    assert "not finished: good (5 of 15 runs), bad (5 of 15 runs)" in proxy.note
+    assert "not finished" not in better("s", "good", "bad")(results()).note
+
+
+def test_a_wide_margin_has_a_least_size():
+    wide = better("s", "good", "bad", WIDE)
+    found = wide(apart(10.05, 10.0, scatter=0.001))
+    assert better("s", "good", "bad")(apart(10.05, 10.0, scatter=0.001)).status == "held"
+    assert found.status == "not held"  # +0.5 %, beyond doubt
+    assert f"more than {WIDE:.0f} %" in found.note
+    assert wide(apart(15.0, 10.0, scatter=0.001)).status == "held"
+    assert wide(apart(12.6, 10.0, scatter=2.0)).status == "not tested"
+
+
+@pytest.mark.parametrize(("gain", "status"), [(1.005, "not held"), (1.6, "held")])
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("main", ("C055", "C056")),
+        ("epochs", ("C035",)),
+        ("ppo-tuning", ("C102",)),
+        ("atari57", ("C132",)),
+    ],
+)
+def test_claims_of_size_need_it(name, claims, gain, status):
+    """Arms that the paper has ahead, by a little and by much."""
+    ahead = {"DNA", "E_π=1", "E_π=2", "E=1"}
+    scale = "paper" if name == "atari57" else "small"
+
+    def make(run):
+        percent = (gain if run.arm in ahead else 1.0) * 100
+        score = raw(run.env, percent) if scale == "paper" else percent + 0.001 * run.seed
+        return flat(run, score)
+
+    for claim in claims:
+        found = experiment(name).checks[claim](results_of(name, scale, make))
+        assert found.status == status, claim
+        assert "more than" in found.note, claim
+
+
+def test_simulations_of_games_are_not_tests_of_them():
+    found = verdicts(Results(experiment("settings"), "paper", ()))
+    for claim in ("C004", "C064", "C065"):
+        assert found[claim].status == "not tested", claim
+        assert found[claim].effect, claim
+        assert found[claim].note.startswith("simulated, not on Atari"), claim
 
 
 @pytest.mark.parametrize(

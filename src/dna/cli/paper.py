@@ -17,7 +17,7 @@ from dna.cli.plan import show_plan
 from dna.errors import BadInput
 
 if TYPE_CHECKING:
-    from dna.experiments.plan import Experiment, Scale
+    from dna.experiments.plan import Experiment, Limits, Scale
     from dna.reproduce import Watcher, Where
     from dna.task import Task
 
@@ -58,15 +58,15 @@ def reproduce(
     gpus_per_run: places.GpusPerRun = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables")] = False,
 ) -> None:
+    from dna.experiments.plan import Limits
     from dna.reproduce import Where
 
     where = Where(runs, out)
     if claims:
-        return _claims(scale, where, as_json)
+        return _claims(scale, where, Limits(seeds, interactions), as_json)
     if name is None:
         raise BadInput("NAME: which experiment? `dna list experiments` shows all")
     from dna.experiments import experiment
-    from dna.experiments.plan import Limits
 
     chosen, limits = experiment(name), Limits(seeds, interactions)
     if plan:
@@ -76,14 +76,16 @@ def reproduce(
     where_to = places.the_place(jobs, ray, cpus_per_run, gpus_per_run)
     with where_to as place, _watching(chosen) as watcher:
         tree = run(chosen, scale, where, limits, place, watcher)
-    _tell(tree, out / f"{chosen.name}-{scale}", as_json)
+    from dna.experiments.output import folder_of
+
+    _tell(tree, folder_of(chosen, scale, out, limits), as_json)
 
 
-def _claims(scale: "Scale", where: "Where", as_json: bool) -> None:
-    """Every claim: of the scale's finished experiments, the others computed or not tested."""
+def _claims(scale: "Scale", where: "Where", limits: "Limits", as_json: bool) -> None:
+    """Every claim: of the scale's experiments, cut or not, the others as without runs."""
     from dna.reproduce import all_verdicts
 
-    rows = all_verdicts(scale, where)
+    rows = all_verdicts(scale, where, limits)
     if as_json:
         return typer.echo(json.dumps(rows))
     _verdicts(rows)
@@ -99,7 +101,7 @@ def _tell(tree: dict[str, Any], folder: Path, as_json: bool) -> None:
     if tree["caption"]:
         console.print(Text(tree["caption"], style="yellow"), highlight=False)
     _verdicts(tree["verdicts"])
-    for name in (*tree["figures"], *tree["tables"]):
+    for name in (*tree["figures"], *tree["tables"], "experiment.json"):
         console.print(f"{folder / name}", highlight=False, soft_wrap=True)
 
 

@@ -3,14 +3,23 @@
 The toy problem itself is `dna.toy`: it trains no agent, so it has no runs of its own.
 """
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from dna.experiments.plan import Check, Experiment
 from dna.experiments.results import Results
-from dna.experiments.verdicts import Finding
-from dna.toy import run_toy, toy_table, toy_verdicts
+from dna.experiments.verdicts import Finding, Interval, all_of, judged
+from dna.toy import ratio, run_toy, toy_table
+from dna.toy_data import DEEP, SCALES, Cell, Outcome, ToyResult, parameters
+
+#: Geometric means within these factors of each other are similar, and flat.
+SIMILAR, FLAT = 1.25, 1.1
+#: A model has learned a task below this error; the answer 0 everywhere costs ½.
+LEARNED = 0.25
 
 
 def measure(results: Results, folder: Path, told: Callable[[str], None]) -> dict[str, Any]:
@@ -31,6 +40,70 @@ def _of(claim: str) -> Check:
         return Finding(*found)
 
     return check
+
+
+def toy_verdicts(result: ToyResult) -> dict[str, tuple[str, str, str]]:
+    """The claims of section 3.1, C006 to C010: status, effect, note.
+
+    Errors of task 2 are compared as ratios of geometric means over seeds, with Welch's 95 %
+    interval of the difference of logarithms. C006: joint and dual are similar at the smallest
+    σ₁. C007: joint is worse at the largest σ₁ than at the smallest. C008: dual is flat.
+    C010: shallow joint and dual are similar at both ends. C009 counts parameters.
+    """
+    joint, dual = result.of("joint"), result.of("dual")
+    wide, apart = result.of("shallow-joint"), result.of("shallow-dual")
+    ends = all_of([_alike(wide[k:][:1], apart[k:][:1], SIMILAR) for k in (0, -1)])
+    risen = _compared(joint[-1:], joint[:1], 1.0, inf)
+    found = {
+        "C006": _unless_untaught(_alike(joint[:1], dual[:1], SIMILAR), joint, dual),
+        "C007": _unless_untaught(risen, joint),
+        "C008": _unless_untaught(_alike(dual[-1:], dual[:1], FLAT), dual),
+        "C009": _counted(),
+        "C010": _unless_untaught(ends, wide, apart),
+    }
+    return {claim: (one.status, one.effect, one.note) for claim, one in found.items()}
+
+
+def _alike(one: list[Outcome], other: list[Outcome], factor: float) -> Finding:
+    found = _compared(one, other, 1 / factor, factor)
+    return replace(found, note=f"{found.note}; margin: a factor {factor:g}")
+
+
+def _compared(above: list[Outcome], below: list[Outcome], low: float, high: float) -> Finding:
+    """L_T2 of one cell over that of another, named, and whether it is in a range."""
+    if not above or not below:
+        return Finding("not tested", "–", "not among the cells")
+    a, b = above[0], below[0]
+    found, seeds = ratio(a.l_t2, b.l_t2), f"{len(a.l_t2)} and {len(b.l_t2)} seeds"
+    effect = f"L_T2 of {_name(a.cell)} / {_name(b.cell)}: {found}"
+    known = min(len(a.l_t2), len(b.l_t2)) > 1
+    span = (found.low, found.high) if known else None
+    one = judged(
+        Interval(found.value, span, "seeds" if known else "one seed"), effect, low, high
+    )
+    return replace(one, note="; ".join(filter(None, (one.note, seeds))))
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.model.replace('-', ' ')} at σ₁ {cell.sigma:g}"
+
+
+def _unless_untaught(verdict: Finding, *first: Sequence[Outcome]) -> Finding:
+    """No verdict where a model has not learned task 2 even at its smallest σ₁."""
+    for cells in first:
+        if cells and (error := statistics.fmean(cells[0].l_t2)) > LEARNED:
+            reason = f"{_name(cells[0].cell)} has not learned task 2 (mean L_T2 {error:.3g})"
+            return Finding("not tested", verdict.effect, reason)
+    return verdict
+
+
+def _counted() -> Finding:
+    counts = [parameters(model, SCALES["paper"]) for model in DEEP]
+    return Finding(
+        "held" if counts[0] == counts[1] else "not held",
+        f"joint {counts[0]:,}, dual {counts[1]:,} parameters",
+        "counted, so without an interval",
+    )
 
 
 EXPERIMENT = Experiment(

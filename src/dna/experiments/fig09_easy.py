@@ -3,7 +3,12 @@
 from dna.experiments.compare import combined, percent, sampled_rows
 from dna.experiments.fig06_main import DNA as HARD_DNA
 from dna.experiments.fig06_main import PPO as HARD_PPO
-from dna.experiments.fig06_main import games_above_rainbow, rainbow_total, total_above_rainbow
+from dna.experiments.fig06_main import (
+    PPO_WIDE,
+    games_above_rainbow,
+    rainbow_total,
+    total_above_rainbow,
+)
 from dna.experiments.measures import first_above, score_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.results import Results
@@ -22,7 +27,7 @@ from dna.experiments.worlds import ATARI_5
 #: are those of figure 6.
 ARMS = (
     Arm("DNA", "easy.dna"),
-    Arm("PPO (2x)", "easy.ppo", "ppo", small={"network.channels": 2}),
+    Arm("PPO (2x)", "easy.ppo", "ppo", small=PPO_WIDE),
 )
 NO_EASY = "the proxy has no easy settings"
 

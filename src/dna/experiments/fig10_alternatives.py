@@ -4,9 +4,9 @@ from math import inf
 
 import numpy as np
 
-from dna.experiments.arms import better, similar
+from dna.experiments.arms import WIDE, better, similar
 from dna.experiments.compare import combined, percent, sampled_rows
-from dna.experiments.fig06_main import PPG, PPO
+from dna.experiments.fig06_main import PPG, PPO, PPO_SMALL, PPO_WIDE
 from dna.experiments.measures import reached, time_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.results import GRID, Array, Results
@@ -22,17 +22,17 @@ from dna.experiments.verdicts import (
 from dna.experiments.worlds import ATARI_5
 
 STUDY = "alternatives"
-_WIDE = {"network.channels": 2}
-E2 = Arm("PPO (E=2)", "tuned.ppo_e2", "ppo", small=_WIDE | {"joint.sgd.epochs": 4})
+# On the proxy every arm has the values that its name states, and else those of its PPO (2x).
+E2 = Arm("PPO (E=2)", "tuned.ppo_e2", "ppo", small=PPO_WIDE | {"joint.sgd.epochs": 2})
 LAMBDAS = Arm(
     "PPO (λ_V=0.95, λ_π=0.8)",
     "tuned.ppo_lambda",
     "ppo",
-    small=_WIDE | {"returns.lambda_v": 0.8},
+    small=PPO_WIDE | {"returns.lambda_pi": 0.8},
 )
-NARROW = Arm("PPO (1x)", "tuned.ppo_1x", "ppo")
-#: 8 agents, three epochs of mini-batches of 256, a falling learning rate; on the proxy in
-#: proportion to its rollouts.
+NARROW = Arm("PPO (1x)", "tuned.ppo_1x", "ppo", small=PPO_SMALL)
+#: 8 agents, three epochs of mini-batches of 256, everything annealed, of the same start as the
+#: reference's. (The paper's has γ = .99 where others have .999: the proxy has .99 throughout.)
 ORIG = Arm(
     "PPO (orig)",
     "table1.ppo_orig",
@@ -42,15 +42,23 @@ ORIG = Arm(
         "horizon": 128,
         "joint.sgd.epochs": 3,
         "joint.sgd.minibatch": 256,
-        "joint.sgd.learning_rate": {"start": 1e-3, "end": 0.0},
+        "joint.sgd.learning_rate": {"start": 2e-3, "end": 0.0},
+        "joint.epsilon": 0.1,
+        "joint.entropy_bonus": {"start": 0.1, "end": 0.0},
+        "joint.value_weight": 1.0,
         "returns.lambda_pi": 0.95,
     },
 )
-PPG_TUNED = Arm("PPG (tuned)", "table2.ppg_tuned", "ppg", small={"aux.sgd.epochs": 2})
+PPG_TUNED = Arm(
+    "PPG (tuned)",
+    "table2.ppg_tuned",
+    "ppg",
+    small={"policy.sgd.epochs": 2, "aux.sgd.epochs": 2, "returns.lambda_pi": 0.95},
+)
 
 
-def _against_reference(arm: str, part: slice, words: str, sign: int) -> Check:
-    """In a part of training the arm scores above (sign 1) or below (−1) the reference."""
+def _against_reference(arm: str, part: slice, words: str, low: float, high: float) -> Check:
+    """In a part of training the arm's lead on the reference, in percent, is in a range."""
 
     def judge(results: Results) -> Finding | None:
         found = []
@@ -60,16 +68,15 @@ def _against_reference(arm: str, part: slice, words: str, sign: int) -> Check:
                 return None
             found.append(sampled_rows(curves, lambda c: c[..., part].mean(axis=-1), name))
         gap = combined(percent, *found)
-        low, high = (0.0, inf) if sign > 0 else (-inf, 0.0)
         return judged(gap, f"{words} {spoken(gap)}", low, high)
 
     return trained(judge, STUDY)
 
 
-def early_and_late(arm: str) -> Check:
-    """Ahead of the reference in the first fifth of training, behind it at the end."""
-    early = _against_reference(arm, slice(None, GRID // 5), "first fifth", 1)
-    return every(early, _against_reference(arm, slice(-GRID // 20, None), "end", -1))
+def early_and_late(arm: str, least: float = 0.0) -> Check:
+    """Ahead of the reference in the first fifth of training, so much behind it at the end."""
+    early = _against_reference(arm, slice(None, GRID // 5), "first fifth", 0.0, inf)
+    return every(early, _against_reference(arm, slice(-GRID // 20, None), "end", -inf, -least))
 
 
 def less_time(results: Results) -> Finding | None:
@@ -112,7 +119,7 @@ EXPERIMENT = Experiment(
         "C090": early_and_late(E2.name),
         "C091": better(STUDY, PPO.name, LAMBDAS.name),
         "C092": better(STUDY, PPO.name, NARROW.name),
-        "C093": early_and_late(ORIG.name),
+        "C093": noted(early_and_late(ORIG.name, WIDE), f"far: more than {WIDE:.0f} %"),
         "C094": similar("ppg", PPG_TUNED.name, PPG.name),
         "C108": noted(
             at_paper_scale("the proxy has no frames of Atari", levels_off, STUDY),

@@ -6,7 +6,7 @@ each of them has, and whatever is missing is named.
 
 from dataclasses import replace
 
-from dna.experiments.plan import planned
+from dna.experiments.plan import seeds_of
 from dna.experiments.results import Results
 
 
@@ -48,10 +48,14 @@ def unfinished(results: Results, study: str | None = None) -> str:
     """`not finished: PPG (3 of 15 runs), …`; empty where every run is."""
     done = {(o.run.study, o.run.arm, o.run.env, o.run.seed) for o in results.outcomes}
     wanted: dict[tuple[str, str], list[bool]] = {}
-    for run in planned(results.experiment, results.scale, results.limits):
-        if study in (None, run.study):
-            there = (run.study, run.arm, run.env, run.seed) in done
-            wanted.setdefault((run.study, run.arm), []).append(there)
+    for one in results.experiment.studies:
+        seeds = range(results.limits.seeds or seeds_of(one, results.scale))
+        for arm in one.arms if study in (None, one.name) else ():
+            wanted[one.name, arm.name] = [
+                (one.name, arm.name, env, seed) in done
+                for env in one.world.envs[results.scale]
+                for seed in seeds
+            ]
     several = len({name for name, _ in wanted}) > 1
     words = [
         f"{f'{name}: ' if several else ''}{arm} ({there.count(False)} of {len(there)} runs)"

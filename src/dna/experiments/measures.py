@@ -7,7 +7,7 @@ where a training curve passes a level.
 import numpy as np
 import numpy.typing as npt
 
-from dna.experiments.compare import Sampled, picks, same, sampled_rows
+from dna.experiments.compare import Sampled, combined, picks, same, sampled_rows
 from dna.experiments.results import Results, normalized_scores
 
 Array = npt.NDArray[np.float64]
@@ -26,24 +26,32 @@ def score_of(results: Results, study: str, arm: str) -> Sampled | None:
         return None
     world, table = results.study(study).world, results.table(study, arm)
     if min(map(len, table.values())) < 2:
-        return Sampled(total, *_over_games(results, study, arm))
-    means = {
-        env: sampled_rows(np.array(found), same, f"{study}/{arm}/{env}").draws
+        return _over_games(results, study, arm, total)
+    means = [
+        sampled_rows(np.array(found), same, f"{study}/{arm}/{env}")
         for env, found in table.items()
-    }
-    rows = zip(*(draws for draws in means.values() if draws is not None), strict=True)
-    draws = [world.score(dict(zip(means, row, strict=True))) for row in rows]
-    return Sampled(total, np.array(draws), "seeds")
+    ]
+
+    def score(*games: object) -> object:
+        rows = np.stack([np.asarray(one, float) for one in games], axis=-1)
+        found = [
+            world.score(dict(zip(table, row, strict=True)))
+            for row in rows.reshape(-1, len(table)).tolist()
+        ]
+        return np.array(found) if rows.ndim > 1 else found[0]
+
+    return combined(score, *means)
 
 
-def _over_games(results: Results, study: str, arm: str) -> tuple[Array | None, str]:
+def _over_games(results: Results, study: str, arm: str, total: float) -> Sampled:
     world, found = results.study(study).world, normalized_scores(results, study, arm)
     if world.alike is None or len(found) < FEWEST_GAMES:
-        return None, "one seed"
-    means = np.array([np.mean(scores) for scores in found.values()])
-    drawn = means[picks(len(means), f"{study}/games")]
-    pooled = drawn.mean(axis=1) if world.alike == "mean" else np.median(drawn, axis=1)
-    return pooled, "games"
+        return Sampled(total, None, "one seed")
+    means, stream = np.array([np.mean(x) for x in found.values()]), f"{study}/games"
+    if world.alike == "mean":
+        return sampled_rows(means, same, stream, "games")
+    drawn = np.median(means[picks(len(means), stream)], axis=1)
+    return Sampled(total, drawn, "games")
 
 
 def time_of(results: Results, study: str, arm: str) -> Sampled | None:

@@ -8,7 +8,7 @@ from dna.experiments.finished import unfinished
 from dna.experiments.plan import Experiment, Limits, Scale, is_proxy
 from dna.experiments.results import Results
 from dna.experiments.tables import as_csv, head, markdown, tables
-from dna.experiments.verdicts import COMPUTED, Finding
+from dna.experiments.verdicts import COMPUTED, SIMULATED, Finding
 from dna.scores import paper_table
 from dna.storage import read_json, write, write_json
 
@@ -25,12 +25,12 @@ def verdicts(results: Results) -> dict[str, Finding]:
     found, proxy = {}, is_proxy(results.experiment, results.scale)
     for claim, check in results.experiment.checks.items():
         one = check(results)
-        trained = one.note != COMPUTED
+        trained = one.note != COMPUTED and not one.note.startswith(SIMULATED)
         if trained and results.scale == "smoke":
             one = Finding("not tested", one.effect, "smoke runs show wiring only")
         elif trained and results.scale == "paper" and results.limits.interactions:
             one = Finding("not tested", one.effect, f"{results.limits.words}: not the paper's")
-        elif trained and one.status != "not tested":
+        elif trained and one.effect:
             said = ["proxy"] * proxy + [results.limits.words, one.note]
             one = Finding(one.status, one.effect, "; ".join(word for word in said if word))
         found[claim] = one
@@ -97,6 +97,26 @@ def verdict_rows(found: dict[str, Finding]) -> list[dict[str, str]]:
         }
         for claim, one in sorted(found.items())
     ]
+
+
+def largest(
+    experiment: Experiment, scale: Scale, out: Path, limits: Limits
+) -> tuple[Path, dict[str, Any]] | None:
+    """What was written of an experiment: as asked for, else not cut, else the largest cut.
+
+    A cut of which runs are missing comes after any that is finished.
+    """
+    for cut in (limits, Limits()):
+        folder = folder_of(experiment, scale, out, cut)
+        if (tree := read_experiment(folder)) is not None:
+            return folder, tree
+    paths = sorted(out.glob(f"{folder_of(experiment, scale, out).name}-*"))
+    found = [(path, tree) for path in paths if (tree := read_experiment(path)) is not None]
+    return max(found, key=lambda one: _size(one[1]), default=None)
+
+
+def _size(tree: dict[str, Any]) -> tuple[bool, int]:
+    return tree["missing"] == 0, sum(run["interactions"] for run in tree["runs"])
 
 
 def read_experiment(folder: Path) -> dict[str, Any] | None:

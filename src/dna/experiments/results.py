@@ -117,12 +117,19 @@ class Results:
                 "interactions",
             ),
             (len(one.world.envs[self.scale]), len(one.world.envs["paper"]), "environments"),
-            (self.limits.seeds or seeds_of(one, self.scale), one.seeds, "seeds"),
+            (self._seeds(one), one.seeds, "seeds"),
         )
         parts = [
             f"{ours:,} of {theirs:,} {what}" for ours, theirs, what in sizes if ours < theirs
         ]
         return "shortened: " + ", ".join(parts) if parts else ""
+
+    def _seeds(self, study: Study) -> int:
+        """Seeds that every arm has finished where it has any; planned ones before the first."""
+        envs = study.world.envs[self.scale]
+        found = [len(self.of(study.name, arm.name, env)) for arm in study.arms for env in envs]
+        planned = self.limits.seeds or seeds_of(study, self.scale)
+        return min((count for count in found if count), default=planned)
 
     def curves(self, study: str, arm: str, env: str) -> tuple[Array, Array]:
         """(grid of interactions, scores [seeds, grid]) of an arm in an environment."""

@@ -1,22 +1,26 @@
 """Claims of the paper as tests that a computer can do: held, not held, not tested.
 
-Every row of `paper/claims.csv` is bound to an experiment. A claim holds when the whole 95 %
-interval of a number lies in the range that it speaks of; `dna.experiments.arms` has the claims
-that compare arms.
+Every row of `paper/claims.csv` is bound to an experiment. One rule, `judged`, decides: a claim
+holds when the whole 95 % interval of a number lies in the range that it speaks of, fails when
+the interval excludes it, and is left open, which is not tested, by anything between.
+`dna.experiments.arms` has the claims that compare arms.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
 from typing import Literal
 
 from dna.experiments.compare import Sampled
+from dna.experiments.finished import unfinished
 from dna.experiments.plan import Check
 from dna.experiments.results import Results
 
 Status = Literal["held", "not held", "not tested"]
 #: The note of claims that need no training.
 COMPUTED = "computed, not trained"
+#: How that of a simulation begins.
+SIMULATED = "simulated, not on Atari"
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,15 @@ class Finding:
     status: Status
     effect: str = ""  # size and interval
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number whose 95 % interval was not found by drawing."""
+
+    value: float
+    span: tuple[float, float] | None
+    over: str = "seeds"  # what the interval is over, or why there is none
 
 
 #: What a test makes of results; None where runs are missing.
@@ -47,16 +60,28 @@ def identity(prove: Callable[[], tuple[bool, str]]) -> Check:
     return check
 
 
+def simulated(prove: Callable[[], tuple[bool, str]]) -> Check:
+    """A claim on games that is only shown with made-up rewards: a hint, not a test."""
+
+    def check(results: Results) -> Finding:
+        good, effect = prove()
+        words = "agrees" if good else "contradicts it"
+        return Finding("not tested", effect, f"{SIMULATED}: the simulation {words}")
+
+    return check
+
+
 def trained(judge: Judge, *studies: str) -> Check:
-    """A claim that rests on the runs of these studies; says so where they are shortened."""
+    """A claim that rests on the runs of these studies; says what they are short of."""
 
     def check(results: Results) -> Finding:
         found = judge(results)
         if found is None:
             return Finding("not tested", "", "runs are missing")
-        cut = dict.fromkeys(results.shortened_in(study) for study in studies)
-        said = [*cut, found.note] if found.effect else [found.note]
-        return replace(found, note="; ".join(word for word in said if word))
+        short = [results.shortened_in(study) for study in studies]
+        short += [unfinished(results, study) for study in studies]
+        said = [*short, found.note] if found.effect else [found.note]
+        return replace(found, note=_joined(*said))
 
     return check
 
@@ -70,7 +95,7 @@ def at_paper_scale(why: str, judge: Judge, *studies: str) -> Check:
     return trained(at_scale, *studies)
 
 
-def spoken(found: Sampled, form: str = "+.1f", unit: str = " %") -> str:
+def spoken(found: Sampled | Interval, form: str = "+.1f", unit: str = " %") -> str:
     """`+12.3 % [+4.0, +20.1]`."""
     if found.span is None:
         return f"{found.value:{form}}{unit} (no interval)"
@@ -78,36 +103,35 @@ def spoken(found: Sampled, form: str = "+.1f", unit: str = " %") -> str:
     return f"{found.value:{form}}{unit} [{low}, {high}]"
 
 
-def judged(found: Sampled, effect: str, low: float = -inf, high: float = inf) -> Finding:
-    """Whether the whole interval, or the number where it has none, lies in a range."""
+def judged(
+    found: Sampled | Interval, effect: str, low: float = -inf, high: float = inf
+) -> Finding:
+    """Whether a number lies in a range, as far as its interval can tell."""
     if isnan(found.value):
         return Finding("not tested", "", "the score compared with is zero")
     if found.span is None:
-        inside = low < found.value < high
-        return Finding("held" if inside else "not held", effect, _drawn(found))
+        return Finding("not tested", effect, f"left open: {found.over}, hence no interval")
     begin, end = found.span
+    drawn = "" if found.over == "seeds" else f"interval over {found.over}"
     if low < begin and end < high:
-        return Finding("held", effect, _drawn(found))
-    outside = end <= low or begin >= high
-    why = "the interval excludes it" if outside else "the interval leaves it open"
-    return Finding("not held", effect, "; ".join(filter(None, (why, _drawn(found)))))
+        return Finding("held", effect, drawn)
+    if end <= low or begin >= high:
+        return Finding("not held", effect, _joined("the interval excludes it", drawn))
+    why = "left open: the interval reaches beyond what is claimed"
+    return Finding("not tested", effect, _joined(why, drawn))
 
 
-def _drawn(found: Sampled) -> str:
-    """Seeds are what an interval is over, unless something else is said."""
-    if found.span is None:
-        return f"no interval: {found.over}"
-    return "" if found.over == "seeds" else f"interval over {found.over}"
+def _joined(*words: str) -> str:
+    return "; ".join(dict.fromkeys(word for word in words if word))
 
 
 def near(found: Sampled, theirs: float, within: float, form: str = ".0f") -> Finding:
-    """Whether a number is the paper's; its interval is shown but does not decide."""
-    good = abs(found.value - theirs) <= within
+    """Whether a number is the paper's, give or take."""
     effect = f"{spoken(found, form, '')} against {theirs:{form}}"
-    notes = [f"within {within:.2g}", _drawn(found)]
-    if found.span and not found.span[0] <= theirs <= found.span[1]:
-        notes.append("the paper's number is outside the interval")
-    return Finding("held" if good else "not held", effect, "; ".join(filter(None, notes)))
+    one = judged(found, effect, theirs - within, theirs + within)
+    apart = found.span is not None and not found.span[0] <= theirs <= found.span[1]
+    words = "the paper's number is outside the interval" if apart else ""
+    return replace(one, note=_joined(one.note, f"within {within:.2g}", words))
 
 
 def noted(check: Check, words: str) -> Check:
@@ -115,22 +139,20 @@ def noted(check: Check, words: str) -> Check:
 
     def more(results: Results) -> Finding:
         found = check(results)
-        said = words if found.effect else ""
-        return replace(found, note="; ".join(filter(None, (found.note, said))))
+        return replace(found, note=_joined(found.note, words if found.effect else ""))
 
     return more
 
 
 def every(*checks: Check) -> Check:
     """All of them hold."""
+    return lambda results: all_of([one(results) for one in checks])
 
-    def check(results: Results) -> Finding:
-        found = [one(results) for one in checks]
-        effect = "; ".join(dict.fromkeys(one.effect for one in found if one.effect))
-        notes = "; ".join(dict.fromkeys(one.note for one in found if one.note))
-        states = {one.status for one in found}
-        if "not tested" in states:
-            return Finding("not tested", effect, notes)
-        return Finding("held" if states == {"held"} else "not held", effect, notes)
 
-    return check
+def all_of(found: Sequence[Finding]) -> Finding:
+    """One that fails is enough to fail; one that is not tested leaves the rest open."""
+    order: tuple[Status, ...] = ("not held", "not tested", "held")
+    status = min((one.status for one in found), key=order.index)
+    return Finding(
+        status, _joined(*(one.effect for one in found)), _joined(*(one.note for one in found))
+    )

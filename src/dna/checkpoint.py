@@ -21,8 +21,8 @@ from torch import Tensor
 from dna.accord import on_first, together
 from dna.env_state import environment_state, restore_environments
 from dna.envs import Array
-from dna.errors import BadInput, StorageFailure
-from dna.fitting import check_counts, check_fit
+from dna.errors import StorageFailure
+from dna.fitting import check_counts, check_fit, check_ranks
 from dna.flat import check_moments
 from dna.networks import Networks
 from dna.partwise import write_together
@@ -151,8 +151,9 @@ def names(folder: Path) -> list[str]:
 
 
 def only_policy(folder: Path) -> bool:
-    """Whether there is a policy, but no state to go on from: a folder for the hub."""
-    return (folder / "policy" / "manifest.json").is_file() and not names(folder)
+    """Whether there is a policy, but nothing of the run it is of: a folder for the hub."""
+    run = names(folder) or (folder / "machine.json").exists()
+    return (folder / "policy" / "manifest.json").is_file() and not run
 
 
 def latest(
@@ -184,7 +185,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
     files = verified(path, digest, only)
     try:
         state = parse_json(files["state.json"], path / "state.json")
-        _check_ranks(path, state.get("ranks", 1), world)
+        check_ranks(path, state.get("ranks", 1), world.size)
         tensors = tensors_from(files["rank0.safetensors"], str(path))
         if world.rank:
             shared = {k: v for k, v in tensors.items() if not k.startswith(OWN)}
@@ -202,15 +203,6 @@ def verified(path: Path, digest: str, only: set[str] | None = None) -> dict[str,
     if about.get("digest") != digest:
         raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
     return files
-
-
-def _check_ranks(path: Path, ranks: Any, world: World) -> None:
-    """The parts of other shares do not fit: the environments could not go on."""
-    if ranks != world.size:
-        raise BadInput(
-            f"{path}: saved by {ranks} rank(s), but now there are {world.size}; go on with "
-            f"`torchrun --nproc-per-node {ranks} -m dna resume …`, or `dna resume` for one"
-        )
 
 
 def restore(saved: Saved, parts: Parts) -> list[str]:

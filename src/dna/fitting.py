@@ -5,9 +5,13 @@ does not fit must be found out here: later it could be broadcast, or read past i
 """
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from dna.errors import BadInput
 
 #: Lists that grow: only their rows are alike.
 GROWING = ("collector/scores/window",)
@@ -36,3 +40,12 @@ def check_counts(saved: Mapping[str, Tensor], interactions: int) -> None:
     counts = saved["collector/scores/counts"]
     if int(counts[0]) != interactions or bool((counts < 0).any()):
         raise ValueError(f"counts {counts.tolist()} are not of {interactions} interactions")
+
+
+def check_ranks(path: Path, then: Any, now: int) -> None:
+    """The parts of other shares do not fit: the environments could not go on."""
+    if then != now:
+        raise BadInput(
+            f"{path}: saved by {then} rank(s), but now there are {now}; go on with "
+            f"`torchrun --nproc-per-node {then} -m dna resume …`, or `dna resume` for one"
+        )

@@ -147,7 +147,8 @@ def _newest(run: RunFolder) -> Path | None:
             rejected.append(str(error))
     if rejected:
         raise StorageFailure(f"{run.path}: no checkpoint can be used ({rejected[0]})")
-    check_nothing_lost(run.path, config, None)
+    if not checkpoint.only_policy(run.path):
+        check_nothing_lost(run.path, config, None)
     return None
 
 

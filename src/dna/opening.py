@@ -37,7 +37,7 @@ def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str
 
 
 def check_goes_on(folder: RunFolder) -> None:
-    """Refuse to begin anew where somebody asked to go on, and to overwrite a policy so."""
+    """Refuse to begin a folder for the hub anew, which has no run to go on with."""
     if checkpoint.only_policy(folder.path):
         raise BadInput(
             f"{folder.path}: holds a policy, but no checkpoint to go on from; `dna train "

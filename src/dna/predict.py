@@ -121,8 +121,9 @@ def _first(observation: Any) -> Any:
 
 
 def final_policy(run: RunFolder) -> SavedPolicy | None:
-    """The policy of a run that is over, or all that a folder for the hub has of one."""
-    final = run.exists and (run.done or checkpoint.only_policy(run.path))
+    """The policy of a run that is over, or all that is left of one, as in a hub's folder."""
+    alone = (run.policy / "manifest.json").is_file() and not checkpoint.names(run.path)
+    final = run.exists and (run.done or alone)
     return load_policy(run.policy) if final else None
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dna.experiments.arms import better, compared
+from dna.experiments.arms import WIDE, better, compared
 from dna.experiments.compare import combined
 from dna.experiments.fig06_main import DNA
 from dna.experiments.measures import score_of
@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
         "C075": better("ablation", "DNA", NO_DISTIL.name),
         "C076": halved(better("ablation", "DNA", MB.name)),
         "C077": better("ablation", "DNA", LAMBDA.name),
-        "C078": better("ablation", "DNA", BASIC.name),
+        "C078": better("ablation", "DNA", BASIC.name, WIDE),
         "C079": halved(
             every(trained(order, "ablation"), better("ablation", "DNA", NO_DISTIL.name))
         ),

@@ -135,16 +135,24 @@ def _check_target(run: RunFolder, target: Path, overwrite: bool) -> None:
 def _newest(run: RunFolder) -> Path | None:
     """The newest checkpoint that verifies; None of a run that has had none yet.
 
-    Not `checkpoint.latest`: a copy may be of as many ranks as it likes.
+    Not `checkpoint.latest`: a copy may be of as many ranks as it likes. What is damaged is
+    named; what cannot be read now may be sound, and is no reason to save something older.
     """
     config, seed = run.read()
     rejected = []
     for name in reversed(checkpoint.names(run.path)):
         try:
             checkpoint.verified(path := run.path / "checkpoints" / name, digest(config, seed))
-            return path
         except StorageFailure as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+                raise
             rejected.append(str(error))
+            continue
+        for reason in rejected:
+            text = f"not saved: {reason}; the save goes on from {name}"
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+        return path
     if rejected:
         raise StorageFailure(f"{run.path}: no checkpoint can be used ({rejected[0]})")
     if not checkpoint.only_policy(run.path):

@@ -56,9 +56,27 @@ def usable(run):
 
 def test_a_save_takes_the_newest_checkpoint_that_can_be_used(run, kept):
     damage(run, checkpoint.names(run.path)[-1])
-    copy_run(run, kept.path)
+    with pytest.warns(RuntimeWarning, match=r"not saved: .*damaged.*goes on from 0+128"):
+        copy_run(run, kept.path)
     assert checkpoint.names(kept.path) == [checkpoint.names(run.path)[-2]]
     assert usable(kept) == 128
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_no_reason_to_save_an_older_one(
+    run, kept, monkeypatch
+):
+    newest, read = checkpoint.names(run.path)[-1], disk.read
+
+    def refused(path, limit):
+        if newest in str(path) and path.name == "rank0.safetensors":
+            raise PermissionError(13, "Permission denied")
+        return read(path, limit)
+
+    monkeypatch.setattr(disk, "read", refused)
+    with pytest.raises(StorageFailure, match="Permission denied"):
+        copy_run(run, kept.path)
+    monkeypatch.undo()
+    assert usable(kept) == 192
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])

@@ -1,6 +1,7 @@
 """Runs played by torch and by their ONNX files: mean scores and largest differences.
 
     python benchmarks/export.py runs/a runs/b --episodes 100
+    python benchmarks/export.py runs/own --allow-import
 
 Trains nothing. Deterministic play from the same seeds: scores are equal unless rounding flips
 a choice between two that are as good as equally likely, or the simulator amplifies last bits.
@@ -17,7 +18,7 @@ import torch
 
 from dna.envs import Making, make
 from dna.envs.guard import close
-from dna.evaluate import evaluate
+from dna.evaluate import Playing, evaluate
 from dna.export.onnx_file import surroundings, to_onnx
 from dna.export.player import Player
 from dna.hub import load
@@ -25,10 +26,10 @@ from dna.policy import SavedPolicy
 from dna.randomness import integer
 
 
-def visited(policy: SavedPolicy, player: Player, steps: int) -> float:
+def visited(policy: SavedPolicy, player: Player, steps: int, allow_import: bool) -> float:
     """The largest difference of π's parameters over states that torch's policy visits."""
     seeds = tuple(integer(0, "export", agent) for agent in range(4))
-    vector = make(policy.env, Making(4, seeds, 1))
+    vector = make(policy.env, Making(4, seeds, 1, allow_import))
     rng, worst = np.random.default_rng(0), 0.0
     try:
         obs = vector.reset()
@@ -47,17 +48,21 @@ def visited(policy: SavedPolicy, player: Player, steps: int) -> float:
     return worst
 
 
-def compare(run: Path, episodes: int, steps: int) -> dict[str, Any]:
+def compare(run: Path, given: argparse.Namespace) -> dict[str, Any]:
     """One run both ways."""
+    episodes, allow = given.episodes, given.allow_import
     policy = load(run)
-    file = to_onnx(policy, surroundings(policy))
+    file = to_onnx(policy, surroundings(policy, allow_import=allow))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.onnx"
         file.write(path)
         player = Player(path, policy)
     played = {}
     for name, who in (("torch", policy), ("onnx", cast(SavedPolicy, player))):
-        found = evaluate(who, policy.env, episodes=episodes, seed=0, deterministic=True)
+        how = Playing(allow_import=allow)
+        found = evaluate(
+            who, policy.env, episodes=episodes, seed=0, deterministic=True, how=how
+        )
         played[name] = np.array(found.scores)
     return {
         "environment": policy.env.id,
@@ -66,7 +71,7 @@ def compare(run: Path, episodes: int, steps: int) -> dict[str, Any]:
         "onnx": float(played["onnx"].mean()),
         "largest_difference_of_a_score": float(np.abs(played["torch"] - played["onnx"]).max()),
         "random_observations": file.compared.difference,
-        "visited_states": visited(policy, player, steps),
+        "visited_states": visited(policy, player, given.steps, allow),
         "bytes": len(file.data),
     }
 
@@ -77,9 +82,10 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--allow-import", action="store_true")
     given = parser.parse_args()
     for run in given.runs:
-        print(json.dumps(compare(run, given.episodes, given.steps)), flush=True)
+        print(json.dumps(compare(run, given)), flush=True)
 
 
 if __name__ == "__main__":

@@ -57,19 +57,25 @@ def test_measurements_are_taken_apart_again():
 
 
 def test_a_level_has_the_interval_of_its_measurements():
+    """To first order: Student's, with the standard error of 𝒮 / |𝒢|² by the delta method."""
     made = outcome(RUN, 1.0, **columns(np.random.default_rng(1)))
     s, g2 = measurements(made, "policy")[-10:].T
-    expected = stats.bootstrap(
-        (s, g2),
-        lambda a, b, axis: np.sqrt(a.mean(axis) / b.mean(axis)),
-        paired=True,
-        n_resamples=20_000,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
+    value = np.sqrt(s.mean() / g2.mean())
+    relative = np.std(s / s.mean() - g2 / g2.mean(), ddof=1) / np.sqrt(10)
+    width = stats.t.ppf(0.975, 9) * value * relative / 2
     found = level(made, "policy")
-    assert found.value == pytest.approx(np.sqrt(s.mean() / g2.mean()))
-    assert found.span == pytest.approx(tuple(expected), rel=0.01)
+    assert found.value == pytest.approx(value)
+    assert found.span == pytest.approx((value - width, value + width), rel=0.005)
+
+
+def test_intervals_of_levels_hold_the_truth_in_95_of_100_cases():
+    """Of ten measurements that scatter by 30 %; percentiles of them held it in 91."""
+    held = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        low, high = level(outcome(RUN, 1.0, **columns(rng, 0.3)), "policy").span
+        held += low < TRUE["policy"] < high
+    assert 0.92 < held / 400 < 0.98
 
 
 def test_games_are_drawn_as_well():
@@ -78,19 +84,22 @@ def test_games_are_drawn_as_well():
     alike = mean_level(made, "policy")
     assert alike.span[0] < 200 < alike.span[1]
     games = {}
-    for one, sigma in zip(made.outcomes, (100.0, 200.0, 300.0), strict=True):
+    for one, sigma in zip(made.outcomes, (180.0, 200.0, 220.0), strict=True):
         rng = np.random.default_rng(0)
         games[one.run.env] = level(
             outcome(one.run, 1.0, **columns(rng, 0.001, {"policy": sigma})), "policy"
         )
     apart = over_games(games)
     assert apart.value == pytest.approx(200.0, rel=0.01)
-    assert apart.span == pytest.approx((100.0, 300.0), rel=0.01)  # 1 of 27 draws each: 3.7 %
+    away = stats.t.ppf(0.975, 2) * 0.1 / np.sqrt(3)
+    ends = (200 * np.exp(-away), 200 * np.exp(away))
+    assert apart.span == pytest.approx(ends, rel=0.02)
+    assert apart.over == "measurements and games"
 
 
 def test_verdicts_on_noise_show_effect_interval_and_length():
     made, checks = noisy(), experiment("noise").checks
-    for claim in ("C003", "C017", "C018", "C025", "C080"):
+    for claim in ("C018", "C025", "C080"):
         found = checks[claim](made)
         assert found.status == "held", claim
         assert "[" in found.effect, claim
@@ -101,7 +110,7 @@ def test_verdicts_on_noise_show_effect_interval_and_length():
 def test_the_end_of_training_is_judged_at_the_end_of_training_only():
     checks = experiment("noise").checks
     short, whole = noisy(), noisy(scale="paper")
-    for claim in ("C012", "C013", "C014", "C015", "C016"):
+    for claim in ("C003", "C012", "C013", "C014", "C015", "C016", "C017"):
         found = checks[claim](short)
         assert found.status == "not tested", claim
         assert "[" in found.effect, claim
@@ -120,7 +129,7 @@ def test_the_end_of_training_is_judged_at_the_end_of_training_only():
 
 def test_noise_that_leaves_a_claim_open_does_not_hold():
     """σ_π / σ_V = 10.5 with an interval that reaches below 10."""
-    made = noisy(scatter=0.2, sigmas=TRUE | {"value": 200 / 10.3})
+    made = noisy(scale="paper", scatter=0.2, sigmas=TRUE | {"value": 200 / 10.3})
     found = experiment("noise").checks["C003"](made)
     assert found.status == "not tested"
     assert "left open" in found.note

@@ -1,13 +1,14 @@
 """σ of the phases of a run, at its start and end, with intervals (section 3.2, appendix D).
 
-What was measured along a run is drawn anew within a window, and the games are drawn as well:
-one seed is enough to tell how sure a level is.
+The mean of what was measured in a window is drawn anew, and so are the games: with one seed,
+how far games are apart stands for what other seeds would have told. Nine measurements and three
+games hardly know their own spread, so both are Student's (`dna.experiments.compare`).
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from dna.experiments.compare import DRAWS, Sampled, combined, picks
+from dna.experiments.compare import Sampled, combined, same, sampled_rows
 from dna.experiments.results import Outcome, Results
 
 Array = npt.NDArray[np.float64]
@@ -52,7 +53,7 @@ def level(
     if size < 2:
         return Sampled(value, None, "one measurement")
     stream = f"{outcome.run.env}/{outcome.run.seed}/{phase}/{'start' if start else 'end'}"
-    return Sampled(value, sigma(rows[picks(size, stream)].mean(axis=1)), "measurements")
+    return sampled_rows(rows, sigma, stream, "measurements")
 
 
 def authors_level(outcome: Outcome, phase: str) -> float | None:
@@ -87,14 +88,16 @@ def levels(results: Results, phase: str, *, start: bool = False) -> dict[str, Sa
 
 
 def over_games(found: dict[str, Sampled]) -> Sampled:
-    """The mean over games, which are drawn as well: the same ones for every phase."""
+    """The mean over games, which are drawn as well: the same ones for every phase.
+
+    Games count by their relative distance from the mean, so that no σ below zero is drawn.
+    """
     mean = combined(lambda *games: np.mean(np.stack(games), axis=0), *found.values())
     if mean.draws is None or len(found) < 2:
         return mean
-    draws = np.stack([one.draws for one in found.values() if one.draws is not None])
-    chosen = picks(len(found), "noise games")
-    drawn = draws[chosen, np.arange(DRAWS)[:, None]].mean(axis=1)
-    return Sampled(mean.value, drawn, "measurements and games")
+    apart = np.array([one.value for one in found.values()]) / mean.value - 1
+    games = sampled_rows(apart, same, "noise games", "games")
+    return combined(lambda center, away: center * np.exp(away), mean, games)
 
 
 def mean_level(results: Results, phase: str) -> Sampled | None:

@@ -145,7 +145,7 @@ def _lambda(results: Results) -> dict[str, Any]:
 def _noise_against_lambda(row: Any, results: Results) -> None:
     """Two panels: σ_π against λ_π, σ_V against λ_V."""
     for panel, phase in zip(row, ("policy", "value"), strict=True):
-        against_lambda(panel, phase, results.extra.get("lambda_noise", {}).get(phase, {}))
+        against_lambda(panel, phase, results)
 
 
 def _against_lambda(panel: Any, results: Results) -> None:

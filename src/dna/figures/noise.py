@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from dna.experiments.fig02_noise_scale import PHASES
+from dna.experiments.lambda_levels import sigmas, told
 from dna.experiments.noise_levels import STUDY
 from dna.experiments.published import NOISE, same_games
 from dna.experiments.results import Outcome, Results
@@ -64,18 +65,24 @@ def _line(panel: Any, outcome: Outcome, phase: str) -> None:
     panel.plot(s[:, 0], np.sqrt(np.maximum(ratio, 0)), color=COLOR[phase], label=phase)
 
 
-def against_lambda(panel: Any, phase: str, by_lambda: dict[str, Any]) -> None:
-    """σ against λ: mean over games, shaded by their standard deviation."""
-    x, center, spread = [], [], []
-    for value, games in by_lambda.items():
-        known = [one["sigma"] for one in games.values() if one["sigma"] is not None]
-        if known:
-            x.append(float(value))
-            center.append(float(np.mean(known)))
-            spread.append(float(np.std(known, ddof=1)) if len(known) > 1 else 0.0)
-    middle, around = np.array(center), np.array(spread)
+def against_lambda(panel: Any, phase: str, results: Results) -> None:
+    """σ against λ: geometric mean over games with its interval, and every game lighter.
+
+    Only of games that can be told at every λ; the others are named.
+    """
+    games, lost = told(results, phase)
     symbol = "π" if phase == "policy" else "V"
-    panel.plot(x, middle, marker="o", color=COLOR[phase])
-    panel.fill_between(x, middle - around, middle + around, color=COLOR[phase], alpha=0.2, lw=0)
+    for env in next(iter(games.values()), {}):
+        line = [readings[env]["sigma"] for readings in games.values()]
+        panel.plot(list(games), line, color=COLOR[phase], alpha=FAINT, lw=0.8)
+    found = sigmas(results, phase)
+    if found is not None:
+        x, levels = found
+        low, high = np.array([one.span for one in levels]).T
+        panel.plot(x, [one.value for one in levels], marker="o", color=COLOR[phase])
+        panel.fill_between(x, low, high, color=COLOR[phase], alpha=0.2, lw=0)
+    if lost:
+        names = ", ".join(atari_game(env) or env for env in lost)
+        panel.set_title(f"not told at every λ: {names}", fontsize=8)
     panel.set_ylabel(f"σ_{symbol}", fontsize=8)
     finish(panel, label=f"λ_{symbol} (one policy, returns estimated anew)")

@@ -1,6 +1,7 @@
 """Every experiment of the paper from beginning to end, at the scale of seconds."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from dna.cli import main
 from dna.errors import NonFinite
 from dna.experiments import EXPERIMENTS, execute, experiment
-from dna.experiments.cost import hours, rate, remembered
+from dna.experiments.cost import cost, rate, remembered, seconds
 from dna.experiments.plan import planned
 from dna.experiments.toy_cost import toy_cost
 from dna.folder import RunFolder
@@ -17,6 +18,12 @@ from dna.folder import RunFolder
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    """Compiling takes a minute on a machine that has not done it yet."""
+    monkeypatch.setattr("dna.experiments.cost.COMPILE", "off")
 
 
 def words(root):
@@ -169,7 +176,7 @@ def test_a_plan_says_what_it_measures(root, monkeypatch):
     monkeypatch.setattr("dna.experiments.cost.rate", lambda run: seen.append(run) or 100.0)
     speed = remembered(root / "speeds", said.append)
     runs = planned(experiment("time"), "paper")
-    assert hours(runs, speed) > 0
+    assert sum(seconds(runs, speed)) > 0
     assert len(said) == len(seen) == 3  # dna, ppo, ppg: one of each kind
     assert said[0] == "measuring the speed of dna on ALE/BattleZone-v5"
 
@@ -182,6 +189,34 @@ def test_a_long_first_iteration_is_not_repeated(monkeypatch):
     )
     assert rate(run) > 0
     assert spent == [10.0]
+
+
+def test_a_first_iteration_that_compiles_is_not_the_measurement(monkeypatch):
+    """A run of MuJoCo compiles its steps: the plan measures what comes after."""
+    run = planned(experiment("mujoco"), "small")[0]
+    spent, clock = [], iter([30.0, 0.5])
+    monkeypatch.setattr("dna.experiments.cost.COMPILE", "auto")
+    monkeypatch.setattr(
+        "dna.experiments.cost._timed", lambda work: spent.append(next(clock)) or spent[-1]
+    )
+    assert rate(run) == pytest.approx(1024 / 0.5)
+    assert spent == [30.0, 0.5]
+
+
+def test_hours_count_cores_and_measured_noise(tmp_path):
+    """Small runs go side by side; those for images one at a time; noise is work as well."""
+    cores = os.cpu_count() or 1
+    runs = planned(experiment("mujoco"), "small")
+    bill = cost(runs, tmp_path, [], lambda run: 1000.0)
+    assert bill.hours == pytest.approx(51_000 / 3600)
+    assert bill.wall_hours == pytest.approx(bill.hours / cores)
+    assert cost(runs, tmp_path, [], lambda run: 1000.0, jobs=1).wall_hours == bill.hours
+    images = planned(experiment("noise"), "small")
+    bill = cost(images, tmp_path, [], lambda run: 100.0)
+    assert bill.wall_hours == bill.hours
+    # 6 epochs, acting and V without noise; a batch and 64 times 32 rows of three phases with.
+    share = (8 + 3 * (1 + 64 * 32 / 16384)) / 8
+    assert bill.hours == pytest.approx(share * 3 * 300_000 / 100 / 3600)
 
 
 def test_what_is_finished_is_drawn_when_a_run_fails(tmp_path, monkeypatch, capsys):

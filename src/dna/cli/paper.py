@@ -70,7 +70,7 @@ def reproduce(
 
     chosen, limits = experiment(name), Limits(seeds, interactions)
     if plan:
-        return show_plan(chosen, scale, limits, where, as_json)
+        return show_plan(chosen, scale, limits, where, jobs, as_json)
     from dna.reproduce import reproduce as run
 
     where_to = places.the_place(jobs, ray, cpus_per_run, gpus_per_run)

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def show_plan(
-    chosen: "Experiment", scale: "Scale", limits: "Limits", where: "Where", as_json: bool
+    chosen: "Experiment",
+    scale: "Scale",
+    limits: "Limits",
+    where: "Where",
+    jobs: int | None,
+    as_json: bool,
 ) -> None:
     """Print runs, interactions, hours, disk; what is measured is said on stderr meanwhile."""
     from dna.experiments import EXPERIMENTS
@@ -29,7 +34,7 @@ def show_plan(
     mine, toy = planned(chosen, scale, limits), None
     others = [(o, planned(o, scale, limits)) for o in EXPERIMENTS if o.name != chosen.name]
     with _telling() as told:
-        bill = cost(mine, where.runs, others, remembered(where.runs, told))
+        bill = cost(mine, where.runs, others, remembered(where.runs, told), jobs)
         if "toy" in chosen.extra:
             toy = toy_cost(scale, folder_of(chosen, scale, where.out, limits) / "toy", told)
     if as_json:
@@ -58,16 +63,24 @@ def _print(
     if not mine:
         return typer.echo("0 runs: nothing is trained, every claim is computed on the spot")
     Console().print(_table(mine))
-    hours = "" if bill.hours is None else f", about {spoken(bill.hours)} one after the other"
     typer.echo(
         f"{bill.runs} runs, {bill.finished} of them finished; {bill.interactions / 1e6:,.1f} "
-        f"million interactions left{hours}, up to {bill.gigabytes:.1f} GB of checkpoints"
+        f"million interactions left{_hours(bill)}, up to {bill.gigabytes:.1f} GB of checkpoints"
     )
     if chosen.extra:
         typer.echo(f"measured after the runs, not in the hours: {', '.join(chosen.extra)}")
     if bill.shared:
         words = ", ".join(f"{count} with {other}" for other, count in bill.shared.items())
         typer.echo(f"shared runs: {words}")
+
+
+def _hours(bill: "Cost") -> str:
+    """`, about 4.1 hours one after the other (2.1 hours side by side)`"""
+    if bill.hours is None or bill.wall_hours is None:
+        return ""
+    words = f", about {spoken(bill.hours)} one after the other"
+    less = bill.wall_hours < bill.hours
+    return f"{words} ({spoken(bill.wall_hours)} side by side)" if less else words
 
 
 def _table(mine: Sequence["Planned"]) -> Table:

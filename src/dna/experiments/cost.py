@@ -1,18 +1,22 @@
 """What an experiment would cost here: interactions, hours by a quick measurement, disk."""
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from dna.experiments.execute import unique
 from dna.experiments.plan import Experiment, Planned
-from dna.experiments.sizes import passes
+from dna.experiments.sizes import noise_passes, passes
 from dna.folder import RunFolder
 from dna.presets import family
 from dna.setup import How, build_environments, tune
+from dna.steps import compiled_phases
 from dna.storage import read_json, write_json
+from dna.task import jobs_for, wide
 from dna.train import Run
 from dna.tweak import tweak
 
@@ -20,6 +24,8 @@ from dna.tweak import tweak
 ROWS, IMAGES = 1024, 512
 #: A first iteration that takes longer is the measurement: a second one would tell no more.
 PATIENCE = 5.0
+#: Steps are measured as runs take them. Compiling is not wasted: runs find it in torch's cache.
+COMPILE: Literal["auto", "off"] = "auto"
 #: Where measured speeds are kept, beside the runs; forgotten after a day.
 SPEEDS, FRESH = "speeds.json", 24 * 3600
 #: Bytes of a checkpoint beyond three float32 per weight; checkpoints that a run keeps.
@@ -33,7 +39,8 @@ class Cost:
     runs: int
     finished: int
     interactions: int  # of what is left
-    hours: float | None  # None: not measured
+    hours: float | None  # of one run after the other; None: not measured
+    wall_hours: float | None  # of small runs side by side, as they are made
     gigabytes: float
     shared: dict[str, int]  # experiment → runs that it has in common with this one
 
@@ -43,6 +50,7 @@ def cost(
     root: Path,
     others: Sequence[tuple[Experiment, Sequence[Planned]]],
     measure: Callable[[Planned], float] | None,
+    jobs: int | None = None,
 ) -> Cost:
     """Of these runs; `measure` gives interactions per second of one of them."""
     whole = unique(runs)
@@ -53,27 +61,32 @@ def cost(
         for other, theirs in others
         if (count := len(names & {run.digest for run in theirs}))
     }
+    spent = [] if measure is None else seconds(left, measure)
+    abreast = [min(jobs or jobs_for(run.config), os.cpu_count() or 1) for run in left]
+    wall = sum(s / count for s, count in zip(spent, abreast, strict=False))
     return Cost(
         runs=len(whole),
         finished=len(whole) - len(left),
         interactions=sum(run.config.interactions for run in left),
-        hours=None if measure is None else hours(left, measure),
+        hours=None if measure is None else sum(spent) / 3600,
+        wall_hours=None if measure is None else wall / 3600,
         gigabytes=sum(map(_bytes, left)) / 1e9,
         shared=shared,
     )
 
 
-def hours(runs: Sequence[Planned], measure: Callable[[Planned], float]) -> float:
+def seconds(runs: Sequence[Planned], measure: Callable[[Planned], float]) -> list[float]:
     """One run of every kind is measured; others of the kind by their passes over the data."""
     known: dict[tuple[str, str], tuple[float, float]] = {}
-    total = 0.0
+    found = []
     for run in runs:
         kind = family(run.env), run.config.algorithm
         if kind not in known:
             known[kind] = 1 / measure(run), passes(run.config)
-        seconds, walked = known[kind]
-        total += run.config.interactions * seconds * passes(run.config) / walked
-    return total / 3600
+        each, walked = known[kind]
+        whole = passes(run.config) + noise_passes(run.config)
+        found.append(run.config.interactions * each * whole / walked)
+    return found
 
 
 def remembered(
@@ -96,7 +109,10 @@ def remembered(
 
 
 def rate(run: Planned) -> float:
-    """Interactions per second of a short iteration; a first one warms up, unless it is long."""
+    """Interactions per second of a short iteration without measuring noise.
+
+    A first one warms up and compiles, unless it is long for another reason.
+    """
     config = run.config
     images = config.env.atari is not None or config.env.procgen is not None
     horizon = max(1, min(config.horizon, (IMAGES if images else ROWS) // config.agents))
@@ -106,7 +122,8 @@ def rate(run: Planned) -> float:
         changes[f"{phase.name}.sgd.minibatch"] = _fitting(batch, phase.sgd.minibatch)
         if phase.reads == "replay":
             changes[f"{phase.name}.every"] = 1
-    how = How(tensorboard=False, compile="off")
+    threads = None if wide(config) else 1  # as `execute` starts it
+    how = How(tensorboard=False, compile=COMPILE, threads=threads)
     short = tweak(config, **changes, noise=None)
     env = build_environments(short, 0, 0, how, None)
     tune(how, env)
@@ -114,7 +131,7 @@ def rate(run: Planned) -> float:
         with tempfile.TemporaryDirectory() as folder:
             work = Run(short, 0, RunFolder(Path(folder)), env, how)
             spent = _timed(work)
-            if spent < PATIENCE:
+            if spent < PATIENCE or compiled_phases(work.steps):
                 work.iteration += 1
                 spent = _timed(work)
             return batch / spent

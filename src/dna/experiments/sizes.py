@@ -59,3 +59,12 @@ def passes(config: Config) -> float:
         for phase in config.phases
     )
     return float(epochs) + 2.0  # acting and V of all states
+
+
+def noise_passes(config: Config) -> float:
+    """What measuring the noise adds to them: a large and many small batches of every phase."""
+    noise = config.noise
+    if noise is None:
+        return 0.0
+    rows = (noise.b_big or config.batch) + noise.samples * noise.b_small
+    return len(config.phases) * rows / config.batch / noise.every

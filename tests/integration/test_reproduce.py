@@ -177,7 +177,7 @@ def test_a_plan_says_what_it_measures(root, monkeypatch):
     speed = remembered(root / "speeds", said.append)
     runs = planned(experiment("time"), "paper")
     assert sum(seconds(runs, speed)) > 0
-    assert len(said) == len(seen) == 3  # dna, ppo, ppg: one of each kind
+    assert len(said) == len(seen) == 4  # dna, ppo, ppg, ppo with 8 agents: one of each kind
     assert said[0] == "measuring the speed of dna on ALE/BattleZone-v5"
 
 
@@ -208,15 +208,17 @@ def test_hours_count_cores_and_measured_noise(tmp_path):
     cores = os.cpu_count() or 1
     runs = planned(experiment("mujoco"), "small")
     bill = cost(runs, tmp_path, [], lambda run: 1000.0)
-    assert bill.hours == pytest.approx(51_000 / 3600)
+    # DNA walks its rows 32 times (three phases of ten epochs, acting, V), PPO 22 times.
+    passes = 27 * 32_000 + 24 * 22_000
+    assert bill.hours == pytest.approx(passes / 3600)
     assert bill.wall_hours == pytest.approx(bill.hours / cores)
     assert cost(runs, tmp_path, [], lambda run: 1000.0, jobs=1).wall_hours == bill.hours
     images = planned(experiment("noise"), "small")
     bill = cost(images, tmp_path, [], lambda run: 100.0)
     assert bill.wall_hours == bill.hours
-    # 6 epochs, acting and V without noise; a batch and 64 times 32 rows of three phases with.
-    share = (8 + 3 * (1 + 64 * 32 / 16384)) / 8
-    assert bill.hours == pytest.approx(share * 3 * 300_000 / 100 / 3600)
+    # 6 epochs, acting and V; a batch and 64 times 32 rows of three phases for the noise.
+    walked = 8 + 3 * (1 + 64 * 32 / 16384)
+    assert bill.hours == pytest.approx(walked * 3 * 300_000 / 100 / 3600)
 
 
 def test_what_is_finished_is_drawn_when_a_run_fails(tmp_path, monkeypatch, capsys):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dna.batch import Experience
-from dna.config import AnyPhase, WarmUp
+from dna.config import SGD, AnyPhase, Policy, WarmUp
 from dna.envs import Making, make
 from dna.experiments.proofs import Proof
 from dna.networks import Networks
@@ -120,7 +120,7 @@ def frames_and_interactions() -> Proof:
 def warm_up_pulls_apart() -> Proof:
     """Ends of episodes of one length in 16 environments: the largest share in one step."""
     shares = [_ends_together(warm_up) for warm_up in (None, WarmUp())]
-    text = f"episodes of 200 steps: {shares[0]:.0%} end in one step"
+    text = f"Pendulum-v1, episodes of 200 steps: {shares[0]:.0%} end in one step"
     return shares[0] > 0.9 and shares[1] < 0.5, f"{text}, {shares[1]:.0%} after warm-up"
 
 
@@ -196,6 +196,30 @@ def _small() -> tuple[Networks, Experience]:
     }
     obs = torch.from_numpy(rng.normal(size=(rows, 5))).float()
     return networks, Experience(obs, columns)
+
+
+def entropy_is_not_clipped() -> Proof:
+    """L^CLIP where every ratio is clipped: its gradient is that of the entropy bonus alone."""
+    networks, data = _small()
+    pi, rows = networks.pi(data.obs).pi, torch.arange(len(data))
+    log_prob = networks.distribution.log_prob(pi, data.columns["action"]).detach()
+    # Every ratio is e, far beyond 1 + ε, and its advantage would have it grow.
+    far = {"log_prob": log_prob - 1.0, "advantage": torch.ones(len(data))}
+    clipped, found = data.with_columns(far).rows(rows), {}
+    for bonus in (0.0, 0.01):
+        phase = Policy(sgd=SGD(epochs=1, minibatch=len(data)), entropy_bonus=bonus)
+        found[bonus] = _gradient(loss(phase, networks, clipped, 0.0)[0], networks)
+    own = _gradient(-0.01 * networks.distribution.entropy(pi).mean(), networks)
+    apart = float((found[0.01] - own).abs().max() / own.abs().max())
+    text = f"|∇ L^CLIP| = {float(found[0.0].norm()):g} without bonus"
+    text += f", with it that of the entropy to {apart:.0e}"
+    return float(found[0.0].abs().max()) == 0 and apart < 1e-4, text
+
+
+def _gradient(objective: Tensor, networks: Networks) -> Tensor:
+    """On θ_π, as one vector."""
+    found = torch.autograd.grad(objective, networks.weights("policy"), allow_unused=True)
+    return torch.cat([g.flatten() for g in found if g is not None])
 
 
 def _reached(

@@ -1,5 +1,6 @@
 """What an experiment would cost here: interactions, hours by a quick measurement, disk."""
 
+import json
 import os
 import tempfile
 import time
@@ -52,7 +53,7 @@ def cost(
     measure: Callable[[Planned], float] | None,
     jobs: int | None = None,
 ) -> Cost:
-    """Of these runs; `measure` gives interactions per second of one of them."""
+    """Of these runs; `measure` gives passes over a row per second of one of them."""
     whole = unique(runs)
     left = [run for run in whole if not (root / run.digest / "done").is_file()]
     names = {run.digest for run in whole}
@@ -76,34 +77,40 @@ def cost(
 
 
 def seconds(runs: Sequence[Planned], measure: Callable[[Planned], float]) -> list[float]:
-    """One run of every kind is measured; others of the kind by their passes over the data."""
-    known: dict[tuple[str, str], tuple[float, float]] = {}
+    """Of each run; `measure` gives passes over a row per second of one run of every kind."""
+    known: dict[str, float] = {}
     found = []
     for run in runs:
-        kind = family(run.env), run.config.algorithm
+        kind = kind_of(run)
         if kind not in known:
-            known[kind] = 1 / measure(run), passes(run.config)
-        each, walked = known[kind]
-        whole = passes(run.config) + noise_passes(run.config)
-        found.append(run.config.interactions * each * whole / walked)
+            known[kind] = measure(run)
+        walked = passes(run.config) + noise_passes(run.config)
+        found.append(run.config.interactions * walked / known[kind])
     return found
+
+
+def kind_of(run: Planned) -> str:
+    """Runs whose rows cost the same: family, algorithm, agents, rollout and network."""
+    config = run.config
+    shape = [config.agents, config.horizon, config.network.model_dump(mode="json")]
+    return f"{family(run.env)} {config.algorithm} {json.dumps(shape, sort_keys=True)}"
 
 
 def remembered(
     root: Path, told: Callable[[str], None] = lambda text: None
 ) -> Callable[[Planned], float]:
-    """`rate`, measured once a day for every kind of run; `told` before each measurement."""
+    """Passes per second, measured once a day for every kind of run; `told` before each."""
     path = root / SPEEDS
 
     def speed(run: Planned) -> float:
         known = read_json(path) if path.is_file() else {}
-        kind = f"{family(run.env)} {run.config.algorithm}"
+        kind = kind_of(run)
         seen = known.get(kind, {})
         if time.time() - seen.get("when", 0) > FRESH:
             told(f"measuring the speed of {run.config.algorithm} on {run.env}")
-            seen = {"rate": rate(run), "when": time.time()}
+            seen = {"passes": rate(run) * passes(run.config), "when": time.time()}
             write_json(path, known | {kind: seen})
-        return float(seen["rate"])
+        return float(seen["passes"])
 
     return speed
 

@@ -18,12 +18,13 @@ from dna.experiments.arms import (
     spread,
     spread_of,
 )
-from dna.experiments.compare import Sampled, combined, same, sampled_rows
-from dna.experiments.measures import time_of
+from dna.experiments.compare import Sampled, combined, sampled_rows
+from dna.experiments.measures import paired, time_of
 from dna.experiments.plan import Arm, Experiment, Study
-from dna.experiments.results import Results
+from dna.experiments.results import Outcome, Results
 from dna.experiments.verdicts import (
     Finding,
+    at_paper_scale,
     every,
     identity,
     judged,
@@ -35,13 +36,13 @@ from dna.experiments.worlds import ATARI_3_VAL
 from dna.presets import tuned
 
 EPOCHS = (1, 2, 3, 4)
-#: The sweeps of epochs came before that of λ: both are .95 (table 1).
+#: The sweeps of epochs came before that of λ: both are .95 (table 1), on the proxy as well.
 BASE = {"returns.lambda_pi": 0.95}
 
 
 def _arm(name: str, **epochs: int) -> Arm:
-    changes = {f"{phase}.sgd.epochs": count for phase, count in epochs.items()}
-    return Arm(name, "tuned.dna", changes=changes, paper=BASE)
+    changes: dict[str, Any] = {f"{p}.sgd.epochs": count for p, count in epochs.items()}
+    return Arm(name, "tuned.dna", changes=BASE | changes)
 
 
 def _study(name: str, arms: Sequence[Arm]) -> Study:
@@ -92,9 +93,12 @@ def by_epochs(
 
 
 def divergence(results: Results, arm: str) -> Sampled | None:
-    """How far π moved in a policy phase."""
-    found = [one.metric("policy/approx_kl")[:, 1].mean() for one in results.of("policy", arm)]
-    return sampled_rows(np.array(found), same, f"kl/{arm}", "runs") if found else None
+    """How far π moved in a policy phase: the mean over its mini-batches."""
+
+    def moved(one: Outcome) -> float:
+        return float(one.metric("policy/approx_kl")[:, 1].mean())
+
+    return paired(results, "policy", arm, moved, "kl")
 
 
 def _time(results: Results, arm: str) -> Sampled | None:
@@ -173,10 +177,13 @@ EXPERIMENT = Experiment(
             every(monotone(by_epochs(_time), 1, "policy"), trained(cheaper, "policy")),
             "wall-clock time",
         ),
-        "C046": trained(still_rising, "policy"),
+        "C046": at_paper_scale("the claim is on 200 million frames", still_rising, "policy"),
         "C047": identity(_passes),
         "C058": every(better("policy", "E_π=2", "E_π=4"), better("value", "E_V=1", "E_V=4")),
-        "C059": monotone(by_epochs(divergence), 1, "policy"),
+        "C059": noted(
+            monotone(by_epochs(divergence), 1, "policy"),
+            "mean over the mini-batches of the phase, not after it",
+        ),
         "C063": trained(updates, *SWEEPS),
     },
 )

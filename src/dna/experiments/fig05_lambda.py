@@ -8,6 +8,7 @@ and the claims on it are figure 2's.
 
 from dna.experiments import fig02_noise_scale
 from dna.experiments.arms import best, better, spread
+from dna.experiments.fig06_main import DNA_SMALL
 from dna.experiments.lambda_levels import above
 from dna.experiments.noise_levels import STUDY
 from dna.experiments.plan import Arm, Experiment, Study
@@ -19,7 +20,7 @@ GRID = (0.6, 0.8, 0.9, 0.95, 0.975)
 
 def _arm(pi: float, v: float) -> Arm:
     changes = {"returns.lambda_pi": pi, "returns.lambda_v": v}
-    return Arm(f"λ_π={pi:g} λ_V={v:g}", "tuned.dna", changes=changes)
+    return Arm(f"λ_π={pi:g} λ_V={v:g}", "tuned.dna", changes=changes, small=DNA_SMALL)
 
 
 HIGH = [_arm(pi, 0.95) for pi in GRID]

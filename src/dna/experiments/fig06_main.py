@@ -2,16 +2,20 @@
 
 import numpy as np
 
+from dna.experiments import published
 from dna.experiments.arms import WIDE, better
 from dna.experiments.compare import combined, percent, same, sampled_rows
 from dna.experiments.measures import score_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
+from dna.experiments.published import RAINBOW, rainbow_atari5
 from dna.experiments.results import Results
 from dna.experiments.verdicts import Finding, at_paper_scale, judged, spoken
 from dna.experiments.worlds import ATARI_5
-from dna.scores import atari_game, games, paper_table, subset
+from dna.scores import atari_game
 
-DNA = Arm("DNA", "tuned.dna")
+#: Tuned DNA distils twice; the proxy's preset, once.
+DNA_SMALL = {"distil.sgd.epochs": 2}
+DNA = Arm("DNA", "tuned.dna", small=DNA_SMALL)
 #: Tuned PPO as in the paper: one epoch, both λ the same. The proxy's preset has DNA's instead.
 PPO_SMALL = {"joint.sgd.epochs": 1, "returns.lambda_pi": 0.95}
 PPO_WIDE = PPO_SMALL | {"network.channels": 2}
@@ -24,16 +28,6 @@ PPG = Arm(
 )
 
 
-def rainbow() -> dict[str, float]:
-    """Game → Rainbow DQN's score under easy settings, from the paper's table."""
-    return {row["game"]: float(row["rainbow"]) for row in paper_table("atari57_easy")}
-
-
-def rainbow_total() -> float:
-    """Its Atari-5 score."""
-    return subset("Atari-5", {game: rainbow()[game] for game in games("Atari-5")})
-
-
 NO_RAINBOW = "Rainbow has no score on the proxy's games"
 
 
@@ -43,11 +37,11 @@ def games_above_rainbow(study: str, least: int) -> Check:
     def judge(results: Results) -> Finding | None:
         if not results.whole(study):
             return None
-        known, means = rainbow(), {}
+        known, means = published.games("easy"), {}
         for env, found in results.table(study, "DNA").items():
             game = str(atari_game(env))
             means[game] = combined(
-                lambda score, game=game: score - known[game],
+                lambda score, game=game: score - known[game][RAINBOW],
                 sampled_rows(np.array(found), same, f"{study}/{env}"),
             )
         count = combined(lambda *gap: sum(np.asarray(g) > 0 for g in gap), *means.values())
@@ -62,7 +56,7 @@ def total_above_rainbow(study: str, arm: str) -> Check:
     """The Atari-5 score is above Rainbow's."""
 
     def judge(results: Results) -> Finding | None:
-        total, theirs = score_of(results, study, arm), rainbow_total()
+        total, theirs = score_of(results, study, arm), rainbow_atari5()[RAINBOW]
         if total is None:
             return None
         found = combined(lambda ours: percent(ours, theirs), total)

@@ -2,15 +2,16 @@
 
 from dna.experiments.compare import combined, percent, sampled_rows
 from dna.experiments.fig06_main import DNA as HARD_DNA
-from dna.experiments.fig06_main import PPO as HARD_PPO
 from dna.experiments.fig06_main import (
+    DNA_SMALL,
     PPO_WIDE,
     games_above_rainbow,
-    rainbow_total,
     total_above_rainbow,
 )
+from dna.experiments.fig06_main import PPO as HARD_PPO
 from dna.experiments.measures import first_above, score_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
+from dna.experiments.published import RAINBOW, rainbow_atari5
 from dna.experiments.results import Results
 from dna.experiments.verdicts import (
     Finding,
@@ -26,7 +27,7 @@ from dna.experiments.worlds import ATARI_5
 #: The proxy has no lives, no sticky actions to switch off, no action set to narrow: its runs
 #: are those of figure 6.
 ARMS = (
-    Arm("DNA", "easy.dna"),
+    Arm("DNA", "easy.dna", small=DNA_SMALL),
     Arm("PPO (2x)", "easy.ppo", "ppo", small=PPO_WIDE),
 )
 NO_EASY = "the proxy has no easy settings"
@@ -37,7 +38,7 @@ def crossing(results: Results) -> Finding | None:
     grid, curves = results.total_curve("easy", "DNA")
     if not len(grid):
         return None
-    theirs = rainbow_total()
+    theirs = rainbow_atari5()[RAINBOW]
     frames = sampled_rows(curves, lambda c: first_above(4 * grid / 1e6, c, theirs), "easy")
     return judged(frames, f"after {spoken(frames, '.0f', ' M frames')}", 30.0, 70.0)
 

@@ -5,11 +5,19 @@ from dna.experiments.plan import Arm, Experiment, Study
 from dna.experiments.verdicts import every
 from dna.experiments.worlds import ATARI_3_VAL
 
+#: As in appendix J, on the proxy as well: both λ are .95, and two passes of distillation.
+NONE = {"returns.lambda_pi": 0.95}
+BASE = NONE | {"distil.sgd.epochs": 2}
+
+
+def _towards(target: str) -> Arm:
+    changes = {} if target == "value" else {"distil.target": target}
+    return Arm(target, f"targets.{target}", changes=changes, small=BASE)
+
+
 ARMS = (
-    Arm("none", "targets.value", without="distil"),
-    Arm("value", "targets.value"),
-    Arm("projection", "targets.projection", changes={"distil.target": "projection"}),
-    Arm("features", "targets.features", changes={"distil.target": "features"}),
+    Arm("none", "targets.value", small=NONE, without="distil"),
+    *map(_towards, ("value", "projection", "features")),
 )
 _NAMES = [arm.name for arm in ARMS]
 

@@ -8,6 +8,7 @@ import numpy as np
 from dna.experiments.arms import MARGIN, better
 from dna.experiments.compare import Sampled, combined, percent, same, sampled_rows
 from dna.experiments.plan import Arm, Experiment, Study, World
+from dna.experiments.published import MUJOCO_BETTER
 from dna.experiments.results import Results, normalized_scores
 from dna.experiments.verdicts import (
     Finding,
@@ -35,7 +36,6 @@ WALKER = World(
     axis="return",
 )
 LOW = Arm("DNA (λ_π=0.8)", "mujoco.dna", changes={"returns.lambda_pi": 0.8})
-CLAIMED = ("Ant", "HalfCheetah", "Reacher", "Swimmer", "Walker2d")
 
 
 def tasks(results: Results) -> dict[str, Sampled]:
@@ -65,7 +65,7 @@ def better_on_five(results: Results) -> Finding | None:
     )
     effect = f"higher on {spoken(count, '.0f', ' of 8')}: {_words(found)}"
     one = judged(count, effect, 4.5)
-    named = f"{len([env for env in sure if env in CLAIMED])} of the five that the paper names"
+    named = f"{len(set(sure) & set(MUJOCO_BETTER))} of the five that the paper names"
     return replace(one, note="; ".join(filter(None, (one.note, named))))
 
 
@@ -75,7 +75,7 @@ def _words(found: dict[str, Sampled]) -> str:
 
 def similar_elsewhere(results: Results) -> Finding | None:
     """On each of the other three tasks DNA is within the margin of what is similar."""
-    found = {env: one for env, one in tasks(results).items() if env not in CLAIMED}
+    found = {env: one for env, one in tasks(results).items() if env not in MUJOCO_BETTER}
     if len(found) < 3:
         return None
     return all_of(

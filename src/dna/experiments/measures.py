@@ -4,11 +4,13 @@ A benchmark's score (section 5, appendices L and M), the time of training (appen
 where a training curve passes a level.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from dna.experiments.compare import Sampled, combined, picks, same, sampled_rows
-from dna.experiments.results import Results, normalized_scores
+from dna.experiments.results import Outcome, Results, normalized_scores
 
 Array = npt.NDArray[np.float64]
 #: Games below which drawing among them says nothing.
@@ -56,12 +58,37 @@ def _over_games(results: Results, study: str, arm: str, total: float) -> Sampled
 
 def time_of(results: Results, study: str, arm: str) -> Sampled | None:
     """Seconds of training per million interactions, runs drawn anew; None without any."""
-    found = [
-        1e6 * one.seconds / one.rows[-1]["interactions"]
-        for one in results.of(study, arm)
-        if one.seconds
+
+    def seconds(one: Outcome) -> float | None:
+        return 1e6 * one.seconds / one.rows[-1]["interactions"] if one.seconds else None
+
+    return paired(results, study, arm, seconds, "time")
+
+
+def paired(
+    results: Results,
+    study: str,
+    arm: str,
+    number: Callable[[Outcome], float | None],
+    stream: str,
+) -> Sampled | None:
+    """The mean of a number over an arm's runs, without the differences between games.
+
+    Every arm plays the same games, so a run counts by its share of its game's mean over all
+    arms: games that take long take long for all. None without such runs.
+    """
+    games: dict[str, list[tuple[str, float]]] = {}
+    for one in results.of(study):
+        if (value := number(one)) is not None:
+            games.setdefault(one.run.env, []).append((one.run.arm, value))
+    means = {env: np.mean([value for _, value in found]) for env, found in games.items()}
+    shares = [
+        value / means[env] for env, found in games.items() for who, value in found if who == arm
     ]
-    return sampled_rows(np.array(found), same, f"{study}/{arm}/time", "runs") if found else None
+    if not shares:
+        return None
+    level = float(np.mean(list(means.values())))
+    return sampled_rows(level * np.array(shares), same, f"{study}/{arm}/{stream}", "runs")
 
 
 def first_above(x: Array, curves: Array, level: float) -> Array:

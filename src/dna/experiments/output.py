@@ -22,7 +22,7 @@ def folder_of(
 
 def verdicts(results: Results) -> dict[str, Finding]:
     """Claim → what came of it; seconds of training say nothing."""
-    found, proxy = {}, is_proxy(results.experiment, results.scale)
+    found = {}
     for claim, check in results.experiment.checks.items():
         one = check(results)
         trained = one.note != COMPUTED and not one.note.startswith(SIMULATED)
@@ -31,7 +31,7 @@ def verdicts(results: Results) -> dict[str, Finding]:
         elif trained and results.scale == "paper" and results.limits.interactions:
             one = Finding("not tested", one.effect, f"{results.limits.words}: not the paper's")
         elif trained and one.effect:
-            said = ["proxy"] * proxy + [results.limits.words, one.note]
+            said = [results.limits.words, one.note]
             one = Finding(one.status, one.effect, "; ".join(word for word in said if word))
         found[claim] = one
     return found

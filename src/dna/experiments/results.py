@@ -105,6 +105,11 @@ class Results:
         found = (self.shortened_in(study.name) for study in self.experiment.studies)
         return "; ".join(dict.fromkeys(words for words in found if words))
 
+    def short_of(self, study: str) -> str:
+        """What must be said of a claim on a study: that it is a proxy, or what it lacks."""
+        world = self.study(study).world
+        return "proxy" if world.proxy and self.scale != "paper" else self.shortened_in(study)
+
     def shortened_in(self, study: str) -> str:
         """`shortened: 300,000 of 50,000,000 interactions`; a proxy is called that instead."""
         one = self.study(study)

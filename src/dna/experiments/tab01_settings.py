@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
         "C032": not_tested(SEARCH),
         "C033": identity(construction.frames_and_interactions),
         "C034": identity(construction.parameter_counts),
-        "C060": identity(proofs.entropy_is_not_clipped),
+        "C060": identity(construction.entropy_is_not_clipped),
         "C062": not_tested("an explanation of earlier work; L^VF has no clip in this package"),
         "C064": simulated(proofs.returns_have_unit_variance),
         "C065": simulated(proofs.clipping_is_rare),
@@ -37,7 +37,7 @@ EXPERIMENT = Experiment(
             "no experiment trains with and without the penalty for repeated actions"
         ),
         "C067": identity(proofs.repetitions_end),
-        "C068": identity(construction.warm_up_pulls_apart),
+        "C068": simulated(construction.warm_up_pulls_apart),
         "C069": not_tested("no experiment trains with and without the warm-up"),
         "C070": identity(construction.actions_cannot_be_seen),
         "C071": not_tested("no experiment compares 256 with 512 for value and distillation"),

@@ -4,7 +4,7 @@ import numpy as np
 
 from dna.experiments.arms import WIDE, better, compared
 from dna.experiments.compare import combined
-from dna.experiments.fig06_main import DNA
+from dna.experiments.fig06_main import DNA, DNA_SMALL
 from dna.experiments.measures import score_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.results import Results
@@ -27,11 +27,11 @@ MB = Arm(
     "DNA (mb=512)",
     "tuned.dna",
     paper={"policy.sgd.minibatch": 512},
-    small={"policy.sgd.minibatch": 256},
+    small=DNA_SMALL | {"policy.sgd.minibatch": 256},
     proxy_note="DNA (mb=512) on the proxy: the policy's mini-batch is 256 and not 512, half of "
-    "DNA's (in the paper 512 and not 2,048, a quarter)",
+    "DNA's (in the paper 512 and not 2,048, a quarter); that of PPO (basic) alike",
 )
-LAMBDA = Arm("DNA (λ=0.95)", "tuned.dna", changes={"returns.lambda_pi": 0.95})
+LAMBDA = Arm("DNA (λ=0.95)", "tuned.dna", changes={"returns.lambda_pi": 0.95}, small=DNA_SMALL)
 BASIC = Arm(
     "PPO (basic)",
     "tuned.ppo_basic",

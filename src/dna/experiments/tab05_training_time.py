@@ -2,17 +2,26 @@
 
 import numpy as np
 
+from dna.experiments import published
 from dna.experiments.compare import Sampled, combined
 from dna.experiments.fig06_main import DNA, PPG, PPO
 from dna.experiments.fig10_alternatives import ORIG
 from dna.experiments.measures import time_of
 from dna.experiments.plan import Check, Experiment, Study
 from dna.experiments.results import Results
-from dna.experiments.verdicts import Finding, judged, not_tested, noted, spoken, trained
+from dna.experiments.verdicts import (
+    Finding,
+    at_paper_scale,
+    judged,
+    not_tested,
+    noted,
+    spoken,
+    trained,
+)
 from dna.experiments.worlds import ATARI_5
-from dna.scores import paper_table
 
 ARMS = (DNA, PPO, PPG, ORIG)
+PROXY = "needs the paper's networks and games"
 #: Arm → its row in the paper's table.
 ROWS = {
     "DNA": "DNA",
@@ -24,11 +33,8 @@ ROWS = {
 
 def hours() -> dict[str, float]:
     """Arm → GPU hours per game, in the paper."""
-    printed = {
-        row["algorithm"]: float(row["gpu_hours_per_game"])
-        for row in paper_table("training_times")
-    }
-    return {arm: next(v for k, v in printed.items() if k == row) for arm, row in ROWS.items()}
+    printed = published.hours()
+    return {arm: printed[row] for arm, row in ROWS.items()}
 
 
 def against(results: Results, arm: str, other: str) -> Sampled | None:
@@ -49,7 +55,7 @@ def ratio(arm: str) -> Check:
         effect = f"{spoken(found, '.2f', ' ×')} DNA's time; the paper's {theirs:.2f}"
         return judged(found, effect, 0.75 * theirs, 1.33 * theirs)
 
-    return noted(trained(judge, "time"), "within a quarter; on this machine")
+    return noted(at_paper_scale(PROXY, judge, "time"), "within a quarter; on this machine")
 
 
 def dna_is_faster(results: Results) -> Finding | None:
@@ -87,7 +93,7 @@ EXPERIMENT = Experiment(
         "C099": not_tested(
             "a literature value of other hardware; Rainbow DQN is not part of this package"
         ),
-        "C100": noted(trained(dna_is_faster, "time"), "on this machine"),
+        "C100": noted(at_paper_scale(PROXY, dna_is_faster, "time"), "on this machine"),
         "C101": not_tested("needs that machine: 24 cores and four GPUs of one kind"),
     },
 )

@@ -78,7 +78,7 @@ def trained(judge: Judge, *studies: str) -> Check:
         found = judge(results)
         if found is None:
             return Finding("not tested", "", "runs are missing")
-        short = [results.shortened_in(study) for study in studies]
+        short = [results.short_of(study) for study in studies]
         short += [unfinished(results, study) for study in studies]
         said = [*short, found.note] if found.effect else [found.note]
         return replace(found, note=_joined(*said))
@@ -153,6 +153,11 @@ def all_of(found: Sequence[Finding]) -> Finding:
     """One that fails is enough to fail; one that is not tested leaves the rest open."""
     order: tuple[Status, ...] = ("not held", "not tested", "held")
     status = min((one.status for one in found), key=order.index)
-    return Finding(
-        status, _joined(*(one.effect for one in found)), _joined(*(one.note for one in found))
-    )
+    notes = [one.note.split("; ") for one in found]
+    shared = [word for word in notes[0] if all(word in note for note in notes)]
+    effects = []
+    for one, note in zip(found, notes, strict=True):
+        own = _joined(*(word for word in note if word not in shared))
+        # What is said of one condition stands behind its number, not at the end of them all.
+        effects.append(f"{one.effect} ({own})" if one.effect and own else one.effect or own)
+    return Finding(status, _joined(*effects), _joined(*shared))

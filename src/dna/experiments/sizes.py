@@ -7,7 +7,7 @@ from dna.experiments.plan import Arm, Scale
 from dna.presets import family, preset
 from dna.tweak import at, tweak, without
 
-#: What a family needs less of on one machine: 256 agents of Procgen are hours per iteration.
+#: What a family needs less of in short runs: 256 agents of Procgen fill rollouts of 65,536.
 SMALLER: dict[str, dict[str, Any]] = {"procgen": {"agents": 32}}
 #: Rollouts of a smoke run: 16 steps of 8 agents.
 HORIZON, AGENTS = 16, 8

@@ -103,18 +103,12 @@ def lambdas(results: Results) -> list[Row]:
     """σ_π against λ_π and σ_V against λ_V: game by game, and the mean that is judged."""
     rows = []
     for phase in results.extra["lambda_noise"]:
-        found, mean = (
-            lambda_levels.measured(results, phase),
-            lambda_levels.sigmas(results, phase),
-        )
+        mean = lambda_levels.sigmas(results, phase)
         means = dict(zip(*mean, strict=True)) if mean else {}
-        for value, readings in found.items():
+        for value, readings in lambda_levels.measured(results, phase).items():
             told = sum(map(lambda_levels.is_told, readings.values()))
-            row = {
-                "phase": phase,
-                "λ": f"{value:g}",
-                "told": f"{told} of {len(readings)} games",
-            }
+            row = {"phase": phase, "λ": f"{value:g}"}
+            row["told"] = f"{told} of {len(readings)} games"
             row |= {env: _reading(one) for env, one in readings.items()}
             one = means.get(value)
             row["geometric mean [95 %]"] = spoken(one, ".1f", "") if one else ""

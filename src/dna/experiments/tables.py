@@ -27,8 +27,8 @@ WIDE = 20
 SAID = {
     "lambda_noise": "σ of each game with the 95 % interval of √B_simple. *Told*: the interval "
     f"is bounded above. The mean is of the games told at every λ. Measured {METHOD}.",
-    "toy": "L_T1 and L_T2 are test errors: the mean of (prediction − noise-free value)² over an "
-    "even grid after training, averaged over seeds; ± s.e. is the standard error of that mean.",
+    "toy": "L_T1 and L_T2 are test errors: the mean of (prediction − noise-free value)² over "
+    "an even grid, after training, averaged over seeds; ± s.e. is that mean's standard error.",
 }
 #: Headings of the toy problem's table.
 TOY = {

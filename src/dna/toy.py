@@ -110,7 +110,8 @@ def toy_table(result: ToyResult) -> list[dict[str, Any]]:
             "seeds": len(outcome.l_t1),
         }
         for task in ("l_t1", "l_t2"):
-            row[task], row[f"{task}_se"] = mean_and_error(getattr(outcome, task))
+            row[task], error = mean_and_error(getattr(outcome, task))
+            row[f"{task}_se"] = None if math.isnan(error) else error  # JSON has no NaN
         rows.append(row)
     return rows
 

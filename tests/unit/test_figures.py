@@ -177,6 +177,7 @@ def test_every_known_noise_is_drawn_and_the_table_says_the_same():
     assert found["b"] == pytest.approx(10.0 + np.arange(8))
     assert found["geometric mean, 95 %"] == pytest.approx(found["b"])  # told at every λ
     assert policy.get_title() == "not told at every λ: a, c"
+    assert policy.get_xlim() == pytest.approx((0.58, 1.02))  # all λ, known or not
     assert [text.get_text() for text in value.texts] == ["no σ is known at any λ"]
     assert not len(value.get_xticks())
     rows = [row for row in tables(results)["lambda_noise"] if row["phase"] == "policy"]

@@ -393,6 +393,10 @@ def test_fewer_seeds_are_fewer_seeds(tmp_path):
     where, limits = Where(tmp_path / "runs", tmp_path / "out"), Limits(seeds=1)
     tree = summarize(experiment("toy"), "smoke", where, limits)
     assert {row["seeds"] for row in tree["extra"]["toy"]["table"]} == {1}
+    assert {row["l_t2_se"] for row in tree["extra"]["toy"]["table"]} == {None}
+    folder = tmp_path / "out/fig01-smoke-1seeds"
+    assert "NaN" not in (folder / "experiment.json").read_text()
+    assert "nan" not in (folder / "toy.md").read_text().lower()
     cells = tmp_path / "out/fig01-smoke-1seeds/toy"
     assert {len(json.loads(path.read_text())["l_t2"]) for path in cells.iterdir()} == {1}
     assert "1 of 100 seeds" in tree["caption"]

@@ -50,6 +50,8 @@ def tables(results: Results) -> dict[str, list[Row]]:
 
 
 def _plain(value: Any) -> str:
+    if value is None:
+        return ""  # the standard error of one seed
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

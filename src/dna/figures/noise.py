@@ -113,6 +113,8 @@ def against_lambda(panel: Any, phase: str, results: Results) -> None:
 def _games(panel: Any, phase: str, results: Results) -> bool:
     """A faint line for each game, with gaps where σ is not known; whether there is any."""
     found, drawn = measured_by_lambda(results, phase), False
+    if found:
+        panel.set_xlim(min(found) - 0.02, max(found) + 0.02)  # gaps at its ends show, too
     for index, env in enumerate(games_of(results, phase)):
         line = [known(readings.get(env)) for readings in found.values()]
         if any(sigma is not None for sigma in line):

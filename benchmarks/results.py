@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from PIL import Image
 
-from dna.experiments import EXPERIMENTS
+from dna.experiments import EXPERIMENTS, experiment
 from dna.experiments.output import verdict_rows, verdicts
-from dna.experiments.plan import Limits
+from dna.experiments.plan import SCALES, Limits
 from dna.experiments.results import Results
-from dna.experiments.tables import markdown
+from dna.experiments.tables import head, markdown, tables
+from dna.experiments.verdicts import COMPUTED
 from dna.machine import describe
 from dna.storage import write, write_json
 
@@ -86,10 +87,34 @@ def command(tree: dict[str, Any]) -> str:
 
 
 def kept() -> list[dict[str, Any]]:
-    """What was taken, in the paper's order."""
+    """What was taken, in the paper's order; of one experiment, what counts most comes first."""
     order = [one.name for one in EXPERIMENTS]
     found = [json.loads(path.read_text()) for path in sorted(KEPT.glob("*-*.json"))]
-    return sorted(found, key=lambda tree: order.index(tree["name"]))
+    found.sort(key=lambda tree: (order.index(tree["name"]), rank(tree)))
+    return [renewed(tree) for tree in found]
+
+
+def rank(tree: dict[str, Any]) -> tuple[Any, ...]:
+    """The paper's scale before smaller ones, uncut before cut, then the larger cut."""
+    cut, interactions = tree.get("cut", {}), sum(run["interactions"] for run in tree["runs"])
+    return (
+        -SCALES.index(tree["scale"]),
+        any(cut.values()),
+        tree["missing"] > 0,
+        -interactions,
+        -(cut.get("seeds") or 0),
+    )
+
+
+def renewed(tree: dict[str, Any]) -> dict[str, Any]:
+    """The toy problem has no runs: what is kept of it can be judged and shown as of now."""
+    extra = tree.get("extra", {})
+    if "toy" not in extra:
+        return tree
+    limits = Limits(**tree.get("cut", {}))
+    found = Results(experiment(tree["name"]), tree["scale"], (), 0, limits, extra)
+    rows = {f"{name}.md": head(found, name) + markdown(r) for name, r in tables(found).items()}
+    return tree | {"verdicts": verdict_rows(verdicts(found)), "rows": rows}
 
 
 def section(tree: dict[str, Any]) -> str:
@@ -99,6 +124,7 @@ def section(tree: dict[str, Any]) -> str:
     said = tree.get("caption") or ("proxy: MinAtar, not the paper's games" * tree["proxy"])
     if said:
         lines.append(f"**{said[0].upper()}{said[1:]}.**")
+    lines += [answers(tree["verdicts"])] if tree["verdicts"] else []
     lines += [size(tree)] if size(tree) else []
     # What the caption says once need not stand above every table again.
     bold = re.compile(r"^\*\*.*\*\*$\n*", re.MULTILINE)
@@ -108,6 +134,15 @@ def section(tree: dict[str, Any]) -> str:
         title = f"{tree['title']}, {Path(picture).stem}"
         lines.append(f"![{title}](img/{image(name, picture)})")
     return "\n\n".join(line.strip() for line in lines)
+
+
+def answers(rows: list[dict[str, str]]) -> str:
+    """What came of the claims of one experiment, where it is shown."""
+    cells = [
+        {"claim": f"{row['id']}: {_cell(row['claim'])}"} | _verdict(row) | _found(row)
+        for row in rows
+    ]
+    return markdown(cells).replace("--:", "---")
 
 
 def size(tree: dict[str, Any]) -> str:
@@ -129,7 +164,7 @@ def size(tree: dict[str, Any]) -> str:
 
 def not_run(trees: list[dict[str, Any]]) -> str:
     """Experiments of which nothing is kept, or nothing of the paper's size."""
-    known = {tree["name"]: tree for tree in trees}
+    known = {tree["name"]: tree for tree in reversed(trees)}  # the first counts
     lines = []
     for one in EXPERIMENTS:
         tree = known.get(one.name)
@@ -144,7 +179,12 @@ def not_run(trees: list[dict[str, Any]]) -> str:
 
 def claims(trees: list[dict[str, Any]]) -> str:
     """All claims: of the experiments above, or as they are without runs."""
-    seen = {row["id"]: row for tree in trees for row in tree["verdicts"]}
+    names = [tree["name"] for tree in trees]
+    seen: dict[str, dict[str, str]] = {}
+    for tree in trees:  # of several of one experiment, the first counts
+        several = names.count(tree["name"]) > 1
+        for row in tree["verdicts"]:
+            seen.setdefault(row["id"], _sourced(row, tree) if several else row)
     for one in EXPERIMENTS:
         for row in verdict_rows(verdicts(Results(one, "small", ()))):
             seen.setdefault(row["id"], row)
@@ -154,18 +194,26 @@ def claims(trees: list[dict[str, Any]]) -> str:
     }
     head = ", ".join(f"{count} {status}" for status, count in counts.items())
     cells = [
-        {
-            "claim": row["id"],
-            "verdict": f"**{row['status']}**"
-            if row["status"] != "not tested"
-            else "not tested",
-            "the paper": _cell(row["claim"]),
-            "found": _cell("; ".join(part for part in (row["effect"], row["note"]) if part)),
-        }
+        {"claim": row["id"]} | _verdict(row) | {"the paper": _cell(row["claim"])} | _found(row)
         for row in rows
     ]
     table = markdown(cells).replace("--:", "---")
     return f"### Verdicts\n\n{len(rows)} claims: {head}.\n\n{table}"
+
+
+def _sourced(row: dict[str, str], tree: dict[str, Any]) -> dict[str, str]:
+    """A verdict that names what it is from, unless it needed no runs."""
+    words = [row["note"]] + [f"from {name_of(tree)}"] * (row["note"] != COMPUTED)
+    return row | {"note": "; ".join(filter(None, words))}
+
+
+def _verdict(row: dict[str, str]) -> dict[str, str]:
+    status = row["status"]
+    return {"verdict": status if status == "not tested" else f"**{status}**"}
+
+
+def _found(row: dict[str, str]) -> dict[str, str]:
+    return {"found": _cell("; ".join(filter(None, (row["effect"], row["note"]))))}
 
 
 def _cell(text: str) -> str:

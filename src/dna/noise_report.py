@@ -2,6 +2,9 @@
 
 The newest checkpoint collects rollouts of its own, in memory; every phase is measured on each
 of them at the weights as they are, and nothing in the run's folder changes.
+
+Rows count as independent, here and in the paper. Those of a rollout follow one another: where
+their gradients are alike in time, |𝒢|² reads high and σ low (`docs/noise.md`, with numbers).
 """
 
 import math
@@ -64,7 +67,7 @@ def noise_of(
     with opened(path, how) as run:
         found, phases = _measure(run, rollouts, sizes, told), run.config.phases
         batch = run.config.batch
-    return [finding(phase, pooled(found[phase.name]), batch) for phase in phases]
+    return [finding(phase, pooled(found[phase.name]), batch, sizes.b_small) for phase in phases]
 
 
 @contextmanager
@@ -119,7 +122,7 @@ def one_estimate(
     return measure(phase, networks, data, progress, sizes, rng)
 
 
-def finding(phase: AnyPhase, reading: Reading, batch: int) -> Finding:
+def finding(phase: AnyPhase, reading: Reading, batch: int, b_small: int) -> Finding:
     """A phase's noise and the advice that follows from it."""
     low, high = reading.interval
     return Finding(
@@ -133,12 +136,15 @@ def finding(phase: AnyPhase, reading: Reading, batch: int) -> Finding:
         sigma_authors=reading.authors_sigma,
         sigma_paired=reading.paired.sigma,
         minibatch=phase.sgd.minibatch,
-        advice=advice(phase, reading, batch),
+        advice=advice(phase, reading, batch, b_small),
     )
 
 
-def advice(phase: AnyPhase, reading: Reading, batch: int) -> str:
-    """What the interval of B_simple says about the phase's mini-batch; no more than that."""
+def advice(phase: AnyPhase, reading: Reading, batch: int, b_small: int = 32) -> str:
+    """What the interval of B_simple says about the phase's mini-batch; no more than that.
+
+    Never one below `b_small`: noise was measured with mini-batches of that size.
+    """
     if reading.s <= 0:
         return "𝒮 ≤ 0: noise too small to tell, nothing is advised; measure more rollouts"
     rows = batch * (phase.every if phase.reads == "replay" else 1)
@@ -154,12 +160,25 @@ def advice(phase: AnyPhase, reading: Reading, batch: int) -> str:
         text = "below the interval, noisy steps"
         text += f": try {key}={best}" if best > now else ""
         if low > rows:
-            text += f"; even all {rows:,} rows are fewer than B_simple: more agents, or less λ"
+            text += f"; even all {rows:,} rows are fewer than B_simple: {_remedy(phase)}"
         return text
-    if now > max(high, 2.0) * NEAR and best < now:
-        return f"above the interval, smaller mini-batches would cost little: try {key}={best}"
+    if now > max(high, 2.0) * NEAR:
+        return _smaller(key, now, max(best, _divisor_above(rows, b_small)), b_small)
     place = "within the interval" if low <= now <= high else f"within {NEAR:g} × of it"
     return f"{now} is about right: {place}"
+
+
+def _remedy(phase: AnyPhase) -> str:
+    """Less λ_π means less noise; less λ_V more of it (section 6.2); other phases have no λ."""
+    return "more agents" + (", or less λ_π" if phase.kind in ("policy", "joint") else "")
+
+
+def _smaller(key: str, now: int, best: int, b_small: int) -> str:
+    """A mini-batch above the interval: what a smaller one takes, if there is one to advise."""
+    text = "above the interval, smaller mini-batches would cost little"
+    if best >= now:
+        return f"{text}; none below {b_small} rows is advised, nothing smaller was measured"
+    return f"{text}: try {key}={best}, {now / best:g} times the steps at the same learning rate"
 
 
 def _unbounded(reading: Reading, below: bool, change: str) -> str:

@@ -3,7 +3,8 @@
 B_simple = tr(Σ) / |G|² is the mini-batch size at which noise and gradient are of one length:
 far smaller mini-batches waste steps, far larger ones waste data. σ = √B_simple is the length
 of the noise of a single sample over that of the gradient. Nothing here knows of agents: a
-loss, parameters and rows of data are enough, and no weight moves.
+loss, parameters and rows of data are enough, and no weight moves. Rows count as independent;
+correlated ones make |𝒢|² read high and σ low (docs/noise.md).
 """
 
 import math

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dna.errors import DnaError, Preempted
+from dna.errors import BadInput, DnaError, Preempted
 from dna.experiments import EXPERIMENTS
 from dna.experiments.caption import caption
 from dna.experiments.execute import Failed, check_worlds, execute, unfinished, unique
@@ -66,6 +66,7 @@ def reproduce(
     Runs that fail are named by an error once the others are finished and summarized.
     """
     watcher = watcher or Watcher()
+    check_cut(experiment, limits)
     runs = planned(experiment, scale, limits)
     check_worlds(unfinished(runs, where.runs))
     try:
@@ -78,6 +79,12 @@ def reproduce(
         write_json(folder_of(experiment, scale, where.out, limits) / "experiment.json", tree)
         raise RunsFailed(failed, len(unique(runs)), tree)
     return tree
+
+
+def check_cut(experiment: Experiment, limits: Limits | None) -> None:
+    """Refuse to shorten what has no runs: it would be called cut, and would not be."""
+    if limits is not None and limits.interactions and not experiment.studies:
+        raise BadInput(f"--interactions: {experiment.alias} trains no agent, so it has none")
 
 
 def summarize(
@@ -96,7 +103,8 @@ def summarize(
     watcher.words("drawing")
     pictures = draw(results)
     if "toy" in results.extra:
-        pictures["figure.png"] = draw_toy(run_toy(folder / "toy", scale), caption(results))
+        toy = run_toy(folder / "toy", scale, seeds=results.limits.seeds)
+        pictures["figure.png"] = draw_toy(toy, caption(results))
     return write_all(results, folder, pictures)
 
 
@@ -118,14 +126,15 @@ def _extra(results: Results, folder: Path, watcher: Watcher) -> dict[str, Any]:
 
 
 def all_verdicts(
-    scale: Scale, where: Where, limits: Limits | None = None
+    scale: Scale, where: Where, limits: Limits | None = None, only: Experiment | None = None
 ) -> list[dict[str, str]]:
     """Every claim of the paper: as its experiment found, or as can be computed without runs.
 
     Where only cut experiments are there, the largest is taken and its folder is named.
+    `only`: the claims of one experiment.
     """
     rows: list[dict[str, str]] = []
-    for one in EXPERIMENTS:
+    for one in EXPERIMENTS if only is None else (only,):
         found = largest(one, scale, where.out, limits or Limits())
         if found is None:
             rows += verdict_rows(verdicts(Results(one, scale, ())))

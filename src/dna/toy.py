@@ -18,7 +18,6 @@ from dna.errors import BadInput, StorageFailure
 from dna.storage import read_json, write_json
 from dna.toy_data import (
     DEEP,
-    SCALES,
     SHALLOW,
     Cell,
     Outcome,
@@ -26,6 +25,7 @@ from dna.toy_data import (
     ToyResult,
     ToySettings,
     cells_of,
+    settings_of,
     train,
 )
 
@@ -33,10 +33,16 @@ from dna.toy_data import (
 
 
 def run_toy(
-    folder: Path, scale: Scale, told: Callable[[int, int], None] = lambda done, total: None
+    folder: Path,
+    scale: Scale,
+    told: Callable[[int, int], None] = lambda done, total: None,
+    seeds: int | None = None,
 ) -> ToyResult:
-    """Run the experiment in one of its sizes, or what is left of it in this folder."""
-    return sweep(folder, SCALES[scale], told)
+    """Run the experiment in one of its sizes, or what is left of it in this folder.
+
+    `seeds`: another number of them than the size has.
+    """
+    return sweep(folder, settings_of(scale, seeds), told)
 
 
 def sweep(
@@ -104,7 +110,8 @@ def toy_table(result: ToyResult) -> list[dict[str, Any]]:
             "seeds": len(outcome.l_t1),
         }
         for task in ("l_t1", "l_t2"):
-            row[task], row[f"{task}_se"] = mean_and_error(getattr(outcome, task))
+            row[task], error = mean_and_error(getattr(outcome, task))
+            row[f"{task}_se"] = None if math.isnan(error) else error  # JSON has no NaN
         rows.append(row)
     return rows
 

@@ -9,7 +9,7 @@ element, so that no seed sees another.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -67,6 +67,12 @@ SCALES: dict[Scale, ToySettings] = {
     "small": ToySettings(10, log_spaced(-1, 2, 2), (0.1, 100.0)),
     "paper": ToySettings(100, log_spaced(-1, 2, 10), log_spaced(-1, 2, 2)),
 }
+
+
+def settings_of(scale: Scale, seeds: int | None = None) -> ToySettings:
+    """A size of the experiment; with fewer (or more) seeds where a number is given."""
+    whole = SCALES[scale]
+    return whole if seeds is None else replace(whole, seeds=seeds)
 
 
 @dataclass(frozen=True)

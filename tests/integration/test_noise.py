@@ -2,16 +2,23 @@
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
+from dna import NoiseScale
 from dna.cli import main
+from dna.cli.display import counting
 from dna.noise_reading import Ratio, Reading, Spread
 from dna.noise_report import advice, nearest_divisor
+from dna.noise_scale import pooled
 from dna.textual import noise_words
+from dna.tweak import tweak
 from helpers import tiny
 
 ROOT = Path(__file__).parent.parent.parent
@@ -111,7 +118,34 @@ def reading(s, error=0.1, g2=1.0, error_s=0.1):
 )
 def test_advice_is_what_the_interval_supports(given, words):
     policy = tiny("dna").phases[0]
-    assert advice(policy, given, 64).startswith(words)
+    assert advice(policy, given, 64, b_small=4).startswith(words)
+
+
+@pytest.mark.parametrize("algo", ["dna", "ppo", "ppg"])
+def test_less_lambda_is_advised_where_it_helps(algo):
+    """Less λ_V raises σ_V (section 6.2), and distillation has no λ."""
+    for phase in tiny(algo).phases:
+        text = advice(phase, reading(1e9), 64)
+        assert "more agents" in text
+        assert ("less λ_π" in text) == (phase.kind in ("policy", "joint")), phase.name
+        assert "less λ_V" not in text
+
+
+@pytest.mark.parametrize(
+    ("minibatch", "rows", "words"),
+    [
+        (128, 1024, "try value.sgd.minibatch=32, 4 times the steps at the same learning rate"),
+        (256, 1000, "try value.sgd.minibatch=40, 6.4 times the steps"),
+        (32, 1024, "none below 32 rows is advised"),
+        (16, 1024, "none below 32 rows is advised"),
+    ],
+)
+def test_no_minibatch_is_advised_that_is_smaller_than_those_measured(minibatch, rows, words):
+    """B_simple is 2: advice for 8 rows in place of 128 was 16 times the steps, unsaid."""
+    value = tweak(tiny("dna"), **{"horizon": 1024, "value.sgd.minibatch": minibatch}).phases[1]
+    text = advice(value, reading(2.0), rows)
+    assert text.startswith("above the interval, smaller mini-batches would cost little")
+    assert words in text
 
 
 def test_a_minibatch_that_is_advised_divides_the_batch():
@@ -121,6 +155,59 @@ def test_a_minibatch_that_is_advised_divides_the_batch():
             assert rows % found == 0
             assert found >= 2
     assert nearest_divisor(16_384, 300.0) == 256
+
+
+def test_a_run_whose_folder_has_brackets_is_counted(monkeypatch, capsys):
+    """On a terminal the folder's name is in the bar: it is no markup of Rich's."""
+    monkeypatch.setattr(Console, "is_terminal", property(lambda console: True))
+    with counting("measuring x[/b]c[red]", 2) as told:
+        told(1)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "measuring x[/b]c[red]" in shown
+
+
+def rollouts(rho, sigma, repeats=12, agents=128, steps=128, width=64):
+    """B_simple as measured on rows whose noise is AR(1) along time; |G|² = 1, tr Σ = σ²."""
+    rng, found = np.random.default_rng(0), []
+    true = torch.zeros(width)
+    true[0] = 1.0
+    for number in range(repeats):
+        noise = rng.standard_normal((steps, agents, width), np.float32)
+        for t in range(1, steps):
+            noise[t] = rho * noise[t - 1] + math.sqrt(1 - rho**2) * noise[t]
+        rows = true + sigma / math.sqrt(width) * torch.from_numpy(noise.reshape(-1, width))
+        weights = torch.zeros(width, requires_grad=True)
+        found.append(
+            NoiseScale.measure(
+                lambda data, w=weights: (data @ w).mean(), [weights], rows, seed=number
+            )
+        )
+    return pooled(found)
+
+
+@pytest.mark.parametrize(
+    ("rho", "sigma", "read", "g2"),
+    [
+        (0.0, 220.5, 220.5, 1.0),
+        (0.5, 220.5, 84.0, 6.8),
+        (0.9, 220.5, 31.0, 50.0),
+        (0.5, 17.5, 17.2, 1.04),
+        (0.9, 17.5, 15.3, 1.31),
+    ],
+)
+def test_rows_that_are_alike_in_time_make_noise_read_low(rho, sigma, read, g2):
+    """As docs/noise.md says: estimates have no bias for independent rows only.
+
+    |G_big|² = |G|² + tr Σ / B · (1 + ρ) / (1 − ρ), nearly, and 𝒮 does not see it.
+    """
+    apart = 2 * rho * (1 - rho**128) / (128 * (1 - rho) ** 2)
+    expected = 1 + sigma**2 / 128**2 * ((1 + rho) / (1 - rho) - apart - 1)
+    assert (expected, sigma / math.sqrt(expected)) == pytest.approx((g2, read), rel=0.01)
+    found = rollouts(rho, sigma)
+    assert found.sigma == pytest.approx(read, rel=0.06)
+    assert found.g2 == pytest.approx(expected, rel=0.12)
+    text = (ROOT / "docs" / "noise.md").read_text()
+    assert f"{read:g}" in text
 
 
 def test_the_display_says_what_it_knows():

@@ -155,6 +155,8 @@ def test_a_plan_of_the_toy_problem_is_models_seeds_and_noise(tmp_path, capsys):
     said = capsys.readouterr()
     assert "joint, dual × 2 σ₁ and shallow-joint, shallow-dual × 2 σ₁, 2 seeds" in said.out
     assert "16 models in 8 cells, 0 of them finished; about" in said.out
+    assert main([*arguments, "--seeds", "1"]) == 0
+    assert "1 seeds each: 8 models in 8 cells" in capsys.readouterr().out
     assert "measuring the toy problem, joint" in said.err
     assert main([*arguments, "--json"]) == 0
     bill = json.loads(capsys.readouterr().out)["toy"]
@@ -259,6 +261,27 @@ def test_all_claims_have_a_verdict(root, capsys):
     assert "138 claims" in capsys.readouterr().out
 
 
+def test_the_claims_of_one_experiment_are_its_own(root, capsys):
+    assert main(["reproduce", "fig13", "--claims", "--json", *words(root)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in rows] == ["C112", "C113", "C114"]
+    assert main(["reproduce", "mujoco", "--claims", *words(root)]) == 0
+    assert "3 claims" in capsys.readouterr().out
+
+
+def test_folders_with_brackets_are_named_as_they_are(tmp_path, capsys):
+    folder = tmp_path / "re[red]p[/b]"
+    arguments = ["reproduce", "settings", "--scale", "smoke", "--runs", str(tmp_path / "runs")]
+    assert main([*arguments, "--out", str(folder)]) == 0
+    assert str(folder / "tab01-smoke/experiment.json") in capsys.readouterr().out
+
+
+def test_the_noise_of_smoke_runs_gives_no_warning(root, capsys):
+    """Noise that drowns the gradient: draws without a bound, and nothing said of NumPy's."""
+    assert main(["reproduce", "noise", "--scale", "smoke", *words(root)]) == 0
+    assert "encountered" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -266,6 +289,12 @@ def test_all_claims_have_a_verdict(root, capsys):
         ([], "which experiment"),
         (["main", "--scale", "huge"], "huge"),
         (["main", "--seeds", "0"], "seeds"),
+        (["fig03"], "figure 3 of the paper is a drawing"),
+        (["fig99", "--claims"], "no such experiment"),
+        (["main", "--claims", "--plan"], "--claims and --plan"),
+        (["--claims", "--plan"], "--claims and --plan"),
+        (["toy", "--scale", "smoke", "--interactions", "64"], "--interactions: toy trains no"),
+        (["toy", "--interactions", "64", "--plan"], "--interactions: toy trains no agent"),
     ],
 )
 def test_mistakes_are_one_line(arguments, said, root, capsys):

@@ -36,9 +36,70 @@ def test_every_claim_has_its_verdict_in_the_document(maker):
     kept = maker.kept()
     shown = dict(re.findall(r"^\| (C\d{3}) \| \**([a-z ]+)\** \|", text, re.MULTILINE))
     assert len(shown) == 138
-    for tree in kept:
+    for tree in {tree["name"]: tree for tree in reversed(kept)}.values():  # the first counts
         for row in tree["verdicts"]:
             assert shown[row["id"]] == row["status"]
+            assert maker._found(row)["found"] in maker.section(tree)
+
+
+def test_the_toy_problem_can_be_read_in_the_document():
+    text = (ROOT / "docs/results.md").read_text()
+    section = text.partition("### Destructive interference")[2].partition("\n### ")[0]
+    assert "| L_T1 | ± s.e. of L_T1 |" in section
+    assert "l_t1" not in section
+    assert "test errors" in section
+    assert "| C008: When task-1 noise grows" in section
+    assert "equal to the bit" in section
+    assert "10 times the learning rate and 4 times the steps" in section
+
+
+@pytest.fixture
+def several(maker, tmp_path, monkeypatch):
+    """Keep the ablation at these sizes; what each found is its own name."""
+    monkeypatch.setattr(maker, "KEPT", tmp_path)
+
+    def keep(*sizes):
+        for scale, seeds, missing in sizes:
+            tree = {
+                "name": "tab04", "alias": "ablation", "title": "T", "scale": scale,
+                "proxy": False, "missing": missing, "tables": [], "figures": [], "rows": {},
+                "runs": [{"interactions": 1000}] * (seeds or 5), "extra": {},
+                "cut": {"seeds": seeds, "interactions": None},
+            }  # fmt: skip
+            name = maker.name_of(tree)
+            row = {"id": "C078", "claim": "c", "status": "held", "effect": name, "note": "n"}
+            computed = row | {"id": "C075", "note": "computed, not trained"}
+            tree["verdicts"] = [row, computed]
+            (tmp_path / f"{name}.json").write_text(json.dumps(tree))
+        return maker.kept()
+
+    return keep
+
+
+@pytest.mark.parametrize(
+    ("sizes", "best"),
+    [
+        ([("smoke", None, 0), ("small", None, 0), ("paper", 2, 0)], "tab04-paper-2seeds"),
+        ([("smoke", None, 0), ("small", None, 0)], "tab04-small"),
+        ([("small", None, 0), ("small", 9, 0)], "tab04-small"),
+        ([("small", 1, 0), ("small", 3, 0), ("small", 9, 4)], "tab04-small-3seeds"),
+    ],
+)
+def test_of_several_sizes_the_largest_counts_and_is_named(several, maker, sizes, best):
+    trees = several(*sizes)
+    assert len(trees) == len(sizes)
+    assert maker.name_of(trees[0]) == best
+    rows = dict(re.findall(r"^\| (C07[58]) \|.*\| ([^|]*) \|$", maker.claims(trees), re.M))
+    assert rows["C078"] == f"{best}; n; from {best}"
+    assert rows["C075"] == f"{best}; computed, not trained"
+    lacking = maker.not_run(trees)
+    assert "(`ablation`): not run at the paper's size." in lacking
+
+
+def test_one_size_needs_no_name_and_the_papers_is_run(several, maker):
+    trees = several(("small", None, 0))
+    assert "tab04-small; n |" in maker.claims(trees)
+    assert "(`ablation`)" not in maker.not_run(several(("paper", None, 0)))
 
 
 def test_an_experiment_is_kept_without_the_paths_of_a_machine(maker, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from dna.experiments import EXPERIMENTS, construction, experiment
 from dna.experiments import lambda_noise as lambda_noise_module
+from dna.experiments.lambda_levels import METHOD, sigmas, told
 from dna.experiments.lambda_noise import KEYS, LAMBDAS
 from dna.experiments.output import verdicts
 from dna.experiments.published import MUJOCO_BETTER
@@ -157,7 +158,7 @@ def test_noise_is_compared_between_lambdas_on_the_same_games(gone):
     assert "shortened" in policy.note
 
 
-def test_without_a_game_told_at_every_lambda_nothing_is_said():
+def test_without_a_game_told_at_every_lambda_the_ends_are_said_and_nothing_is_judged():
     extra = lambda_noise(lambda i: 5.0, (0,))
     for phase in extra["lambda_noise"].values():
         for env in "ab":
@@ -165,7 +166,45 @@ def test_without_a_game_told_at_every_lambda_nothing_is_said():
     made = Results(experiment("noise"), "small", (), extra=extra)
     found = experiment("noise").checks["C053"](made)
     assert found.status == "not tested"
-    assert found.note == "not told at every λ: a, b, c"
+    assert found.note == f"not told at every λ: a, b, c; {METHOD}"
+    assert found.effect == "known σ at λ=0.6: a 5.0, b 10.0; at λ=1: a 5.0, b 10.0, c 100.0"
+    for phase in extra["lambda_noise"].values():
+        phase["0.6"] = readings(dict.fromkeys("abc", (None, None)))
+    found = experiment("noise").checks["C053"](made)
+    assert found.effect.startswith("known σ at λ=0.6: none; at λ=1: a 5.0")
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_noise_against_lambda_says_how_it_was_measured_at_every_scale(scale):
+    extra = lambda_noise(lambda i: 5.0 + 2 * i, ())
+    made = Results(experiment("noise"), scale, (), extra=extra)
+    for claim in ("C053", "C054"):
+        note = experiment("noise").checks[claim](made).note
+        assert "one policy's weights" in note
+        assert "the paper trained a run for each λ" in note
+
+
+def test_a_lower_bound_of_zero_is_a_bound():
+    """A game whose B_simple may be as small as zero is judged with the others."""
+    extra = lambda_noise(lambda i: 5.0 + 2 * i, ())
+    for readings_of in extra["lambda_noise"]["policy"].values():
+        for one in readings_of.values():
+            one["low"], one["high"] = 0.0, 1.2 * one["b_simple"]
+    made = Results(experiment("noise"), "small", (), extra=extra)
+    kept, lost = told(made, "policy")
+    assert (set(kept[0.6]), lost) == ({"a", "b", "c"}, [])
+    x, levels = sigmas(made, "policy")
+    assert x == list(LAMBDAS)
+    for one in levels:
+        assert np.isfinite(one.draws).all()
+        assert 0 <= one.span[0] < one.value < one.span[1]
+    # One game alone comes to its own ends: towards zero, and the root of 1.2 times as much.
+    for value, readings_of in extra["lambda_noise"]["policy"].items():
+        extra["lambda_noise"]["policy"][value] = {"a": readings_of["a"]}
+    first = sigmas(made, "policy")[1][0]
+    assert 0 <= first.span[0] < 2.0
+    assert first.span[1] == pytest.approx(5.0 * 1.2**0.5, rel=0.01)
+    assert experiment("noise").checks["C053"](made).effect.startswith("Spearman's ρ")
 
 
 def test_noise_against_lambda_is_measured_once_for_both_figures(tmp_path, monkeypatch):

@@ -130,3 +130,32 @@ def test_intervals_may_be_open():
     assert np.isnan(percent(1.0, 0.0))
     zeros = Sampled(1.0, np.r_[np.zeros(500), np.ones(500)])
     assert combined(np.divide, Sampled(1.0, np.ones(1000)), zeros).span == (1.0, np.inf)
+
+
+def test_draws_without_an_end_give_no_warning(recwarn):
+    """σ without an upper bound in some draws, with few measurements: as of smoke runs."""
+    open_above = Sampled(1.0, np.r_[np.ones(1900), np.full(100, np.inf)], freedom=3)
+    found = combined(np.divide, open_above, sampled_rows(np.array([1.0, 2.0]), same, "x"))
+    assert found.span[1] == np.inf
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(("lost", "span"), [(20, (12.0, 13.0)), (300, (-np.inf, np.inf))])
+def test_a_draw_of_which_nothing_is_known_counts_at_both_ends(lost, span):
+    """∞ / ∞: both without an end. Left out, what is not known made the interval narrower."""
+    ends = np.r_[np.full(lost, np.inf), np.full(1000 - lost, 1.0)]
+    above = Sampled(12.5, ends * np.linspace(12.0, 13.0, 1000).round())
+    found = combined(np.divide, above, Sampled(1.0, ends))
+    assert np.isnan(found.draws).sum() == lost
+    assert found.span == span
+
+
+def test_zeros_compared_with_leave_no_number_or_no_bound():
+    """All of them zero: no interval at all. Some of them zero: no bound on either side."""
+    ours, zero = Sampled(2.0, np.full(1000, 2.0)), Sampled(0.0, np.zeros(1000))
+    assert np.isnan(combined(percent, ours, zero).value)
+    assert combined(percent, ours, zero).span is None
+    some = Sampled(1.0, np.r_[np.zeros(100), np.ones(900)])
+    assert combined(percent, ours, some).span == (-np.inf, np.inf)
+    few = Sampled(1.0, np.r_[np.zeros(10), np.ones(990)])
+    assert combined(percent, ours, few).span == (100.0, 100.0)

@@ -1,10 +1,16 @@
 """Figures of results that were made up: the paper's panels, its numbers, what must be said."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from dna.experiments import EXPERIMENTS
+from dna.experiments import EXPERIMENTS, experiment
+from dna.experiments.lambda_noise import LAMBDAS
 from dna.experiments.results import Results
+from dna.experiments.tables import head, tables
 from dna.figures.layouts import draw, pictures
+from dna.figures.noise import smoothed
 from dna.scores import games
 from made_up import made
 
@@ -108,3 +114,120 @@ def test_nothing_finished_is_no_error(one, scale):
     half = made(one.name, scale, lambda run: run.arm.startswith(("DNA", "E", "PPO")))
     for data in draw(half).values():
         assert data.startswith(b"\x89PNG")
+
+
+def drawn(figure):
+    """A figure laid out as it would be saved, and how large it is."""
+    agg = pytest.importorskip("matplotlib.backends.backend_agg")
+    agg.FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    return figure.get_window_extent()
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "file"),
+    [
+        ("mujoco", "small", "lambda.png"),
+        ("mujoco", "smoke", "figure.png"),
+        ("noise", "smoke", "scores.png"),
+        ("targets", "small", "figure.png"),
+        ("main", "small", "figure.png"),
+    ],
+)
+def test_titles_and_legends_stay_within_the_figure_and_panels_keep_their_room(
+    name, scale, file
+):
+    figure = pictures(made(name, scale))[file]
+    page = drawn(figure)
+    for artist in (figure._suptitle, *figure.legends):
+        box = artist.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= page.width
+    for panel in figure.axes:
+        assert panel.get_window_extent().height >= 100  # an inch
+
+
+# --- Noise --------------------------------------------------------------------------------
+
+
+def reading(sigma, low=None, high=None):
+    return {"sigma": sigma, "b_simple": sigma and sigma**2, "low": low, "high": high}
+
+
+def by_lambda():
+    """One game known at some λ, open above at others; one that begins at zero; one unknown."""
+    policy = {}
+    for i, value in enumerate(LAMBDAS):
+        sigma = 10.0 + i
+        policy[str(value)] = {
+            "a": reading(None if i == 2 else sigma, 50.0, None),
+            "b": reading(sigma, 0.0, 2 * sigma**2),
+            "c": reading(None, 0.0, None),
+        }
+    value = {str(one): {"c": reading(None, 0.0, None)} for one in LAMBDAS}
+    return {"lambda_noise": {"policy": policy, "value": value}}
+
+
+def test_every_known_noise_is_drawn_and_the_table_says_the_same():
+    results = replace(made("noise", "small"), extra=by_lambda())
+    policy, value = pictures(results)["lambda.png"].axes
+    found = {line.get_label(): line.get_ydata() for line in policy.get_lines()}
+    assert set(found) == {"a", "b", "geometric mean, 95 %"}
+    assert np.isnan(found["a"]).tolist() == [i == 2 for i in range(8)]  # a gap
+    assert found["b"] == pytest.approx(10.0 + np.arange(8))
+    assert found["geometric mean, 95 %"] == pytest.approx(found["b"])  # told at every λ
+    assert policy.get_title() == "not told at every λ: a, c"
+    assert policy.get_xlim() == pytest.approx((0.58, 1.02))  # all λ, known or not
+    assert [text.get_text() for text in value.texts] == ["no σ is known at any λ"]
+    assert not len(value.get_xticks())
+    rows = [row for row in tables(results)["lambda_noise"] if row["phase"] == "policy"]
+    assert [row["told"] for row in rows] == 8 * ["1 of 3 games"]
+    assert (rows[0]["a"], rows[2]["a"]) == ("10.0 [7.1, ∞]", "not known")
+    assert (rows[0]["b"], rows[0]["c"]) == ("10.0 [0.0, 14.1]", "not known")
+    assert rows[0]["geometric mean [95 %]"].startswith("10.0 [")
+    said = head(results, "lambda_noise")
+    assert "games told at every λ" in said
+    assert "the paper trained a run for each λ" in said
+
+
+def test_a_panel_without_any_measurement_says_why():
+    for name, file in (("noise", "lambda.png"), ("lambda", "figure.png")):
+        results = Results(experiment(name), "small", (), extra={"lambda_noise": {}})
+        for panel in pictures(results)[file].axes[-2:]:
+            said = [text.get_text() for text in panel.texts]
+            assert said == ["noise was not measured against λ"]
+
+
+def test_an_average_of_few_values_does_not_hang_on_the_first():
+    values = np.r_[100.0, np.ones(18)]
+    assert smoothed(values)[-1] < 3.0  # begun with the first value: 15.9
+    assert smoothed(values)[:2] == pytest.approx([100.0, (90 + 1) / 1.9])
+    assert smoothed(np.full(30, 7.0)) == pytest.approx(np.full(30, 7.0))
+
+
+def test_figure_2_smooths_once_and_leaves_gaps():
+    """|𝒢|² is logged smoothed; what was measured is found again, with gaps where it is ≤ 0."""
+    results = made("noise", "small")
+    g2 = np.r_[np.ones(10), -1.0, np.ones(9)]
+    logged = [1.0]
+    for new in g2[1:]:
+        logged.append(0.9 * logged[-1] + 0.1 * new)
+    outcomes = tuple(
+        replace(
+            one,
+            rows=tuple(
+                row | {"noise/policy/g2": now, "noise/policy/s": 400.0}
+                for row, now in zip(one.rows, logged, strict=True)
+            ),
+        )
+        for one in results.outcomes
+    )
+    figure = pictures(replace(results, outcomes=outcomes))["figure.png"]
+    thin, thick = figure.axes[0].get_lines()[:2]
+    assert np.isnan(thin.get_ydata()).tolist() == [i == 10 for i in range(20)]
+    assert thin.get_ydata()[0] == pytest.approx(20.0)
+    once = np.sqrt(400.0 / smoothed(g2))
+    assert thick.get_ydata() == pytest.approx(once)
+    labels = [line.get_label() for line in figure.axes[0].get_lines()]
+    assert labels.count("not smoothed") == 1
+    assert "averaged exponentially (α = 0.9" in figure.get_suptitle().replace("\n", " ")

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dna.experiments import EXPERIMENTS, experiment
+from dna.experiments import EXPERIMENTS, experiment, finished
 from dna.experiments.caption import PROXY, caption
+from dna.experiments.compare import iqm
 from dna.experiments.finished import unfinished
 from dna.experiments.output import write_all
 from dna.experiments.plan import Limits
@@ -99,6 +100,32 @@ def test_returns_of_tasks_are_not_averaged():
     assert "–" in rows[0]["DNA IQM 95 %"]
     said = {row["task"]: row["paper: DNA is"] for row in rows}
     assert (said["Ant-v5"], said["Hopper-v5"]) == ("better", "similar")
+
+
+@pytest.mark.parametrize("scale", ["small", "smoke"])
+def test_returns_of_a_single_task_share_one_unit(scale):
+    """Score and IQM of figure 13's λ: returns, not percent of the way to a threshold."""
+    results = made("mujoco", scale, limits=Limits(seeds=3))
+    row = tables(results)["lambda"][0]
+    seeds = finished.table(results, "lambda", "DNA")
+    (scores,) = seeds.values()
+    assert float(row["score"]) == pytest.approx(np.mean(scores), abs=0.051)
+    assert float(row["IQM"]) == pytest.approx(iqm(np.array(scores)), abs=0.051)
+    low, high = (float(end) for end in row["IQM 95 %"].split(" – "))
+    assert low <= float(row["IQM"]) <= high
+    said = head(results, "lambda")
+    assert "Score: return" in said
+    assert "IQM: of the same returns." in said
+
+
+def test_the_toy_problems_table_can_be_read():
+    first = {"model": "joint", "sigma_1": 0.1, "seeds": 2}
+    errors = {"l_t1": 0.5, "l_t1_se": 0.1, "l_t2": 0.25, "l_t2_se": 0.05}
+    results = replace(made("toy", "small"), extra={"toy": {"table": [first | errors]}})
+    (row,) = tables(results)["toy"]
+    headings = ["model", "σ₁", "seeds", "L_T1", "± s.e. of L_T1", "L_T2", "± s.e. of L_T2"]
+    assert list(row) == headings
+    assert "test errors" in head(results, "toy")
 
 
 @pytest.mark.parametrize(

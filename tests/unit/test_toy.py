@@ -13,7 +13,12 @@ from torch import nn
 from dna import toy
 from dna.errors import BadInput, StorageFailure
 from dna.experiments import experiment
+from dna.experiments import fig01_interference as fig01
+from dna.experiments.caption import caption
 from dna.experiments.fig01_interference import toy_verdicts
+from dna.experiments.plan import Limits
+from dna.experiments.results import Results
+from dna.experiments.toy_cost import toy_cost
 from dna.figures.toy import draw_toy
 from dna.reproduce import Where, summarize
 from dna.toy import Ratio, ratio, run_toy, student, sweep, toy_table
@@ -340,3 +345,61 @@ def test_effects_are_told_with_their_interval():
     found = ratio(*(o.l_t2 for o in reversed(made_up((0.05, 0.4), (0.05, 0.05)).of("joint"))))
     assert effect == f"L_T2 of joint at σ₁ 100 / joint at σ₁ 0.1: {found}"
     assert "10 and 10 seeds" in note
+
+
+def judged(claim, result, scale="small"):
+    """A claim of the experiment, of cells that were made up."""
+    extra = {"toy": {"table": [], "verdicts": toy_verdicts(result)}}
+    one = experiment("toy")
+    return one.checks[claim](Results(one, scale, (), extra=extra))
+
+
+def test_noise_of_task_1_cannot_reach_task_2_of_the_dual_model():
+    """C008 is exact: with the same dice L_T2 does not change by a bit; the joint's does."""
+    assert fig01.same_dice() == (
+        True,
+        "small dual model, the same dice at σ₁ 0.1 and 100: L_T2 equal to the bit",
+    )
+    ends = [train(fig01._SameDice("joint", sigma), SMOKE, [0]) for sigma in (0.1, 100.0)]
+    assert ends[0][0, 1] != ends[1][0, 1]
+    own = [train(Cell("dual", sigma), SMOKE, [0]) for sigma in (0.1, 100.0)]
+    assert own[0][0, 1] != own[1][0, 1]  # the sweep's cells draw other dice
+
+
+def test_c008_is_held_by_computing_and_shows_what_the_cells_found(monkeypatch):
+    open_cells = made_up((0.05, 0.4), (0.05, 0.055), scatter=0.3)
+    found = judged("C008", open_cells)
+    assert found.status == "held"
+    assert "equal to the bit" in found.effect
+    assert "L_T2 of dual at σ₁ 100 / dual at σ₁ 0.1: " in found.effect
+    assert "the cells alone, whose dice differ: not tested, left open" in found.note
+    risen = made_up((0.05, 0.4), (0.05, 0.07))
+    assert judged("C008", risen).status == "not held"  # the cells can still refute it
+    one = experiment("toy")
+    alone = one.checks["C008"](Results(one, "small", ()))
+    assert (alone.status, alone.note) == ("held", "computed, not trained")
+    monkeypatch.setattr(fig01, "same_dice", lambda: (False, "x"))
+    assert judged("C008", open_cells).status == "not held"
+
+
+def test_c010_says_what_the_paper_does_not():
+    note = judged("C010", made_up((0.05, 0.4), (0.05, 0.05))).note
+    assert "10 times the learning rate and 4 times the steps of deep ones" in note
+    assert "on which the paper is silent" in note
+
+
+def test_fewer_seeds_are_fewer_seeds(tmp_path):
+    """`--seeds 1`: runs, plan, caption and the folder agree."""
+    where, limits = Where(tmp_path / "runs", tmp_path / "out"), Limits(seeds=1)
+    tree = summarize(experiment("toy"), "smoke", where, limits)
+    assert {row["seeds"] for row in tree["extra"]["toy"]["table"]} == {1}
+    assert {row["l_t2_se"] for row in tree["extra"]["toy"]["table"]} == {None}
+    folder = tmp_path / "out/fig01-smoke-1seeds"
+    assert "NaN" not in (folder / "experiment.json").read_text()
+    assert "nan" not in (folder / "toy.md").read_text().lower()
+    cells = tmp_path / "out/fig01-smoke-1seeds/toy"
+    assert {len(json.loads(path.read_text())["l_t2"]) for path in cells.iterdir()} == {1}
+    assert "1 of 100 seeds" in tree["caption"]
+    assert "3 of 100 seeds" in caption(Results(experiment("toy"), "small", (), 0, Limits(3)))
+    bill = toy_cost("small", tmp_path, measure=lambda cell, settings: settings.seeds, seeds=3)
+    assert (bill.seeds, bill.hours) == (3, 18 * 3 / 3600)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import Progress
 from rich.progress_bar import ProgressBar
@@ -116,8 +117,11 @@ def spark(values: list[float], width: int) -> str:
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, nothing elsewhere; call it with how many are done."""
+    """A progress bar on a terminal, nothing elsewhere; call it with how many are done.
+
+    `what` is plain text: brackets in the name of a folder are no markup.
+    """
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(escape(what), total=total)
         yield lambda done: bar.update(task, completed=done)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dna.complaints import nearest, quoted
@@ -43,7 +44,7 @@ def bench(
 
     console = Console(stderr=True)
     with console.status(f"{family}: starting") as status:
-        results = contest(family, names, repeats, lambda text: status.update(text))
+        results = contest(family, names, repeats, lambda text: status.update(escape(text)))
     found = figures(family, results)
     if out is not None:
         write_json(out, found)
@@ -96,7 +97,8 @@ def _print(found: dict[str, Any]) -> None:
         if case["paper_hours"]:
             time = f"{case['time']['median']:.2f} × the time of DNA"
             paper = f"{case['paper_hours'] / 4:.2f}"
-            console.print(f"{case['name']}: {time}; in the paper {paper}", highlight=False)
+            text = f"{time}; in the paper {paper}"
+            console.print(f"{case['name']}: {text}", markup=False, highlight=False)
         for who, ratio in case["beside"].items():
             text = f"{ratio['median']:.2f} × as fast as {who}'s PPO"
             console.print(f"{case['name']}: {text}", markup=False, highlight=False)

@@ -35,6 +35,8 @@ Examples:
   dna reproduce fig13 --scale small --seeds 3
 
   dna reproduce --claims
+
+  dna reproduce mujoco --claims
 """
 STYLES = {"held": "green", "not held": "red", "not tested": "dim"}
 
@@ -47,7 +49,7 @@ def reproduce(
         Literal["smoke", "small", "paper"], typer.Option(help="Seconds, hours, as published")
     ] = "small",
     plan: Annotated[bool, typer.Option("--plan", help="Only say what it would take")] = False,
-    claims: Annotated[bool, typer.Option("--claims", help="Verdict on every claim")] = False,
+    claims: Annotated[bool, typer.Option("--claims", help="Verdicts: NAME's, or all")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Fewer (or more) seeds")] = None,
     interactions: Annotated[int | None, typer.Option(min=1, help="Shorter runs")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time [cores]")] = None,
@@ -59,20 +61,16 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables")] = False,
 ) -> None:
     from dna.experiments.plan import Limits
-    from dna.reproduce import Where
-
-    where = Where(runs, out)
-    if claims:
-        return _claims(scale, where, Limits(seeds, interactions), as_json)
-    if name is None:
-        raise BadInput("NAME: which experiment? `dna list experiments` shows all")
-    from dna.experiments import experiment
-
-    chosen, limits = experiment(name), Limits(seeds, interactions)
-    if plan:
-        return show_plan(chosen, scale, limits, where, jobs, as_json)
+    from dna.reproduce import Where, check_cut
     from dna.reproduce import reproduce as run
 
+    where, limits = Where(runs, out), Limits(seeds, interactions)
+    chosen = _chosen(name, plan, claims)
+    if chosen is None or claims:
+        return _claims(chosen, scale, where, limits, as_json)
+    check_cut(chosen, limits)
+    if plan:
+        return show_plan(chosen, scale, limits, where, jobs, as_json)
     where_to = places.the_place(jobs, ray, cpus_per_run, gpus_per_run)
     with where_to as place, _watching(chosen) as watcher:
         tree = run(chosen, scale, where, limits, place, watcher)
@@ -81,11 +79,24 @@ def reproduce(
     _tell(tree, folder_of(chosen, scale, out, limits), as_json)
 
 
-def _claims(scale: "Scale", where: "Where", limits: "Limits", as_json: bool) -> None:
-    """Every claim: of the scale's experiments, cut or not, the others as without runs."""
+def _chosen(name: str | None, plan: bool, claims: bool) -> "Experiment | None":
+    """What was asked for; None: the claims of every experiment."""
+    from dna.experiments import experiment
+
+    if claims and plan:
+        raise BadInput("--claims and --plan: ask for one of them; claims run nothing")
+    if name is None and not claims:
+        raise BadInput("NAME: which experiment? `dna list experiments` shows all")
+    return None if name is None else experiment(name)
+
+
+def _claims(
+    chosen: "Experiment | None", scale: "Scale", where: "Where", limits: "Limits", as_json: bool
+) -> None:
+    """Claims: of the scale's experiments, cut or not, the others as without runs."""
     from dna.reproduce import all_verdicts
 
-    rows = all_verdicts(scale, where, limits)
+    rows = all_verdicts(scale, where, limits, chosen)
     if as_json:
         return typer.echo(json.dumps(rows))
     _verdicts(rows)
@@ -102,7 +113,8 @@ def _tell(tree: dict[str, Any], folder: Path, as_json: bool) -> None:
         console.print(Text(tree["caption"], style="yellow"), highlight=False)
     _verdicts(tree["verdicts"])
     for name in (*tree["figures"], *tree["tables"], "experiment.json"):
-        console.print(f"{folder / name}", highlight=False, soft_wrap=True)
+        # A folder's name is no markup: `re[red]p` is another path without its brackets.
+        console.print(f"{folder / name}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _verdicts(rows: Sequence[dict[str, str]]) -> None:

@@ -36,7 +36,8 @@ def show_plan(
     with _telling() as told:
         bill = cost(mine, where.runs, others, remembered(where.runs, told), jobs)
         if "toy" in chosen.extra:
-            toy = toy_cost(scale, folder_of(chosen, scale, where.out, limits) / "toy", told)
+            folder = folder_of(chosen, scale, where.out, limits) / "toy"
+            toy = toy_cost(scale, folder, told, seeds=limits.seeds)
     if as_json:
         tree: dict[str, Any] = vars(bill) | ({"toy": toy.to_json()} if toy else {})
         return typer.echo(json.dumps(tree))

@@ -60,10 +60,14 @@ ALSO = {
     "tab09": "fig16",
     "tab10": "fig16",
 }
+#: What the paper has and nobody can run.
+DRAWN = {"fig03": "figure 3 of the paper is a drawing of the architecture: nothing to run"}
 
 
 def experiment(name: str) -> Experiment:
     """By number or alias, or one line that names the nearest."""
+    if name in DRAWN:
+        raise BadInput(f"{quoted(name)}: {DRAWN[name]}")
     wanted = ALSO.get(name, name)
     for one in EXPERIMENTS:
         if wanted in (one.name, one.alias):

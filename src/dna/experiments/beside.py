@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dna.experiments import finished
+from dna.experiments import finished, lambda_levels
 from dna.experiments.compare import combined, interval, iqm, percent, same, sampled_rows
 from dna.experiments.fig02_noise_scale import PHASES
 from dna.experiments.measures import time_of
@@ -27,6 +27,7 @@ from dna.experiments.published import (
 from dna.experiments.results import Outcome, Results
 from dna.experiments.rows import Row, length_of, mean_and_error, number
 from dna.experiments.tab05_training_time import ROWS
+from dna.experiments.verdicts import spoken
 from dna.scores import atari_game
 
 #: Headings of σ: algorithm 2; as the authors' code has it, and so the paper's numbers; paired.
@@ -99,16 +100,29 @@ def _mean_of(found: Sequence[float | None]) -> float | None:
 
 
 def lambdas(results: Results) -> list[Row]:
-    """σ_π against λ_π and σ_V against λ_V: mean and deviation over games."""
+    """σ_π against λ_π and σ_V against λ_V: game by game, and the mean that is judged."""
     rows = []
-    for phase, by_lambda in results.extra["lambda_noise"].items():
-        for value, found in by_lambda.items():
-            known = [one["sigma"] for one in found.values() if one["sigma"] is not None]
-            row = {"phase": phase, "λ": str(value), "games": f"{len(known)} of {len(found)}"}
-            row["σ, mean"] = number(statistics.fmean(known) if known else None)
-            row["deviation"] = number(statistics.stdev(known) if len(known) > 1 else None)
+    for phase in results.extra["lambda_noise"]:
+        mean = lambda_levels.sigmas(results, phase)
+        means = dict(zip(*mean, strict=True)) if mean else {}
+        for value, readings in lambda_levels.measured(results, phase).items():
+            told = sum(map(lambda_levels.is_told, readings.values()))
+            row = {"phase": phase, "λ": f"{value:g}"}
+            row["told"] = f"{told} of {len(readings)} games"
+            row |= {env: _reading(one) for env, one in readings.items()}
+            one = means.get(value)
+            row["geometric mean [95 %]"] = spoken(one, ".1f", "") if one else ""
             rows.append(row)
     return rows
+
+
+def _reading(one: lambda_levels.Reading) -> str:
+    """`12.3 [10.0, 15.1]`, `12.3 [0.0, ∞]`; `not known` where |𝒢|² ≤ 0 or 𝒮 ≤ 0."""
+    sigma = lambda_levels.known(one)
+    if sigma is None:
+        return "not known"
+    high = "∞" if one["high"] is None else f"{one['high'] ** 0.5:.1f}"
+    return f"{sigma:.1f} [{one['low'] ** 0.5:.1f}, {high}]"
 
 
 def times(results: Results) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dna.experiments.published import own_games
 from dna.experiments.results import Results
 from dna.experiments.sizes import configure
 from dna.experiments.worlds import SOLVED, minatar_game
-from dna.toy_data import SCALES
+from dna.toy_data import SCALES, settings_of
 
 PROXY = "proxy: MinAtar, not the paper's games"
 OTHER = "other environments than the paper's"
@@ -52,7 +52,7 @@ def _has_schedule(config: Config) -> bool:
 
 
 def _toy(results: Results) -> str:
-    ours, theirs = SCALES[results.scale], SCALES["paper"]
+    ours, theirs = settings_of(results.scale, results.limits.seeds), SCALES["paper"]
     sizes = (
         (ours.seeds, theirs.seeds, "seeds"),
         (len(ours.sigmas), len(theirs.sigmas), "values of σ₁"),

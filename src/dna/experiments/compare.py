@@ -64,13 +64,17 @@ def stretch_of(freedom: float) -> float:
 
 
 def percentiles(draws: Array) -> tuple[float, float] | None:
-    """The middle 95 %; None where no draw is a number."""
-    known = draws[~np.isnan(draws)]
-    if not len(known):
+    """The middle 95 %; None where no draw is a number.
+
+    A draw that is not a number, such as ∞ / ∞, may be anything: it counts at both ends. Left
+    out, it would make the interval narrower, the less is known.
+    """
+    lost = np.isnan(draws)
+    if lost.all():
         return None
     # Draws themselves, never between two of them: one may be infinite.
-    low = np.quantile(known, (1 - LEVEL) / 2, method="lower")
-    high = np.quantile(known, (1 + LEVEL) / 2, method="higher")
+    low = np.quantile(np.where(lost, -inf, draws), (1 - LEVEL) / 2, method="lower")
+    high = np.quantile(np.where(lost, inf, draws), (1 + LEVEL) / 2, method="higher")
     return float(low), float(high)
 
 
@@ -103,8 +107,9 @@ def _freedom(function: Callable[..., Any], parts: Sequence[Sampled]) -> float:
     added = []
     for i, part in enumerate(parts):
         assert part.draws is not None
-        error, values = np.std(part.draws), [one.value for one in parts]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        values = [one.value for one in parts]
+        with np.errstate(divide="ignore", invalid="ignore"):  # a draw may be infinite
+            error = np.std(part.draws)
             ends = [
                 float(function(*values[:i], part.value + side * error, *values[i + 1 :]))
                 for side in (-1, 1)

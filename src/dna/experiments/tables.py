@@ -13,6 +13,7 @@ import numpy as np
 from dna.experiments import beside, finished
 from dna.experiments.caption import caption
 from dna.experiments.compare import interval, iqm
+from dna.experiments.lambda_levels import METHOD
 from dna.experiments.plan import Study
 from dna.experiments.published import ablation, column, own_games, published
 from dna.experiments.results import Results, normalized_scores
@@ -22,6 +23,21 @@ from dna.scores import atari_game, paper_table, procgen_game
 
 #: More columns of games than this are a table of their own.
 WIDE = 20
+#: What stands above tables that are of no study.
+SAID = {
+    "lambda_noise": "σ of each game with the 95 % interval of √B_simple. *Told*: the interval "
+    f"is bounded above. The mean is of the games told at every λ. Measured {METHOD}.",
+    "toy": "L_T1 and L_T2 are test errors: the mean of (prediction − noise-free value)² over "
+    "an even grid, after training, averaged over seeds; ± s.e. is that mean's standard error.",
+}
+#: Headings of the toy problem's table.
+TOY = {
+    "sigma_1": "σ₁",
+    "l_t1": "L_T1",
+    "l_t1_se": "± s.e. of L_T1",
+    "l_t2": "L_T2",
+    "l_t2_se": "± s.e. of L_T2",
+}
 
 
 def tables(results: Results) -> dict[str, list[Row]]:
@@ -29,11 +45,13 @@ def tables(results: Results) -> dict[str, list[Row]]:
     found = {one.name: _study(results, one) for one in results.experiment.studies}
     if "toy" in results.extra:
         rows = results.extra["toy"]["table"]
-        found["toy"] = [{k: _plain(v) for k, v in row.items()} for row in rows]
+        found["toy"] = [{TOY.get(k, k): _plain(v) for k, v in row.items()} for row in rows]
     return found | beside.tables(results)
 
 
 def _plain(value: Any) -> str:
+    if value is None:
+        return ""  # the standard error of one seed
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -67,7 +85,10 @@ def _score(results: Results, study: Study, arm: str) -> Row:
     row = {"arm": arm, "seeds": str(min(map(len, raw.values()), default=0))}
     if arm not in finished.arms(results, study.name):
         return row | {"score": "", "IQM": "", "IQM 95 %": ""}
-    total, scores = view.total(study.name, arm), normalized_scores(view, study.name, arm)
+    total = view.total(study.name, arm)
+    # In the unit of the score beside it: returns of a single task are shown as they are.
+    of_returns = study.world.axis == "return"
+    scores = raw if of_returns else normalized_scores(view, study.name, arm)
     span = interval(iqm, scores)
     middle = iqm(np.array([x for one in scores.values() for x in one]))
     row["score"] = "" if total is None else f"{total:.{digits}f}"
@@ -132,6 +153,7 @@ def head(results: Results, name: str) -> str:
         lines.append(f"Score: {what}. {_units(results, studies[name])}")
         origin = published(results.experiment, name).origin
         lines += [f"The paper's numbers: {origin}."] if origin else []
+    lines += [SAID[name]] if name in SAID else []
     said = caption(results, name if name in studies else None)
     lines += [f"**{said[0].upper()}{said[1:]}.**"] if said else []
     return "".join(f"{line}\n\n" for line in lines)
@@ -142,6 +164,8 @@ def _units(results: Results, study: Study) -> str:
     envs = study.world.envs[results.scale]
     if not study.world.total:
         return "Tasks: mean ± standard error; they share no scale, hence no total."
+    if study.world.axis == "return":
+        return "IQM: of the same returns. Tasks: mean ± standard error over seeds."
     whose = "human-normalized scores, %" if atari_game(envs[0]) else "the same scores by game"
     return f"IQM: of {whose}. Games: raw score, mean ± standard error over seeds."
 

@@ -9,7 +9,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dna.toy_data import DEEP, SCALES, SHALLOW, Cell, Scale, ToySettings, cells_of, train
+from dna.toy_data import (
+    DEEP,
+    SHALLOW,
+    Cell,
+    Scale,
+    ToySettings,
+    cells_of,
+    settings_of,
+    train,
+)
 
 #: Seeds and steps of a measurement; from so many seeds on, time grows with their number.
 FEW, STEPS = 10, 6
@@ -47,9 +56,13 @@ def toy_cost(
     folder: Path,
     told: Callable[[str], None] = lambda text: None,
     measure: Callable[[Cell, ToySettings], float] | None = None,
+    seeds: int | None = None,
 ) -> ToyCost:
-    """Of what is left in this folder; `measure` gives seconds of one cell of each model."""
-    settings, measure = SCALES[scale], measure or seconds
+    """Of what is left in this folder; `measure` gives seconds of one cell of each model.
+
+    `seeds`: another number of them than the size has.
+    """
+    settings, measure = settings_of(scale, seeds), measure or seconds
     cells = cells_of(settings)
     left = [cell for cell in cells if not (folder / f"{cell.name}.json").is_file()]
     known: dict[str, float] = {}

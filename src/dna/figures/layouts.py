@@ -79,7 +79,7 @@ def _games(results: Results, name: str, columns: int = 4, title: str = "") -> An
     envs = finished.environments(results, name)
     columns = min(columns, len(envs))
     rows = -(-len(envs) // columns)
-    made, axes = panels.figure(columns, rows, (3.0, 2.4))
+    made, axes = panels.figure(columns, rows, (3.0, 2.4) if len(envs) > 1 else (4.6, 3.2))
     for panel in axes.flat[len(envs) :]:
         panel.set_visible(False)
     for panel, env in zip(axes.flat, envs, strict=False):
@@ -168,6 +168,8 @@ def _against_lambda(panel: Any, results: Results) -> None:
         )
     panel.set_ylabel(axis(study.world, results.scale), fontsize=8)
     panels.finish(panel, label="λ_π")
+    if not points:
+        panels.say(panel, "no arm has every game")
 
 
 def _atari57(results: Results) -> dict[str, Any]:

@@ -4,24 +4,35 @@ from typing import Any
 
 import numpy as np
 
+from dna.experiments.caption import caption
 from dna.experiments.fig02_noise_scale import PHASES
-from dna.experiments.lambda_levels import sigmas, told
-from dna.experiments.noise_levels import STUDY
+from dna.experiments.lambda_levels import games_of, known, sigmas, told
+from dna.experiments.lambda_levels import measured as measured_by_lambda
+from dna.experiments.noise_levels import STUDY, measurements
 from dna.experiments.published import NOISE, same_games
 from dna.experiments.results import Outcome, Results
-from dna.figures.panels import FAINT, Array, figure, finish, lines, mark
+from dna.figures.panels import FAINT, Array, figure, finish, lines, say, titled
 from dna.plots import COLORS
 from dna.scores import atari_game
 
 COLOR = dict(zip(PHASES, COLORS, strict=False))
+ALPHA = 0.9
+#: How the bold lines of figures 2 and 8 are made.
+AVERAGED = (
+    f"bold: tr Σ and |G|² averaged exponentially (α = {ALPHA:g}, weights that sum to 1), "
+    "then divided; gaps: |G|² or tr Σ is not above zero"
+)
 
 
-def smoothed(values: Array, alpha: float = 0.9) -> Array:
-    """An exponential average, as the paper's plots have it."""
-    out, average = np.empty_like(values), values[0] if len(values) else 0.0
+def smoothed(values: Array, alpha: float = ALPHA) -> Array:
+    """Σ αᵗ⁻ⁱ xᵢ / Σ αᵗ⁻ⁱ: an exponential average that is one of all values while they are few.
+
+    Begun with the first value, it would give that one 42 % of the weight in 19 measurements.
+    """
+    out, total, weight = np.empty_like(values), 0.0, 0.0
     for index, value in enumerate(values):
-        average = alpha * average + (1 - alpha) * value
-        out[index] = average
+        total, weight = alpha * total + value, alpha * weight + 1.0
+        out[index] = total / weight
     return out
 
 
@@ -39,6 +50,7 @@ def noise(results: Results, phases: tuple[str, ...], title: str) -> Any:
     for panel, outcome in zip(axes[0], outcomes, strict=True):
         for phase in phases:
             _line(panel, outcome, phase)
+        panel.plot([], [], color="black", alpha=FAINT, lw=0.8, label="not smoothed")
         study = results.study(STUDY)
         if same_games(study, results.scale):
             length = study.world.interactions["paper"] / 1e6
@@ -51,38 +63,66 @@ def noise(results: Results, phases: tuple[str, ...], title: str) -> Any:
         panel.set_title(atari_game(outcome.run.env) or outcome.run.env, fontsize=9)
         panel.set_ylabel("σ = √(tr Σ / |G|²)", fontsize=8)
         finish(panel)
-    return mark(made, results, title, STUDY)
+    return titled(made, title, "; ".join(filter(None, [caption(results, STUDY), AVERAGED])))
 
 
 def _line(panel: Any, outcome: Outcome, phase: str) -> None:
-    """𝒮 and |𝒢|² smoothed, then divided; single values lighter; gaps where |𝒢|² ≤ 0."""
-    s, g2 = (outcome.metric(f"noise/{phase}/{name}") for name in ("s", "g2"))
-    if not len(s):
+    """𝒮 and |𝒢|² smoothed once, then divided; single measurements lighter, with their gaps.
+
+    From what was measured: |𝒢|² is logged smoothed, and would be smoothed twice.
+    """
+    rows = measurements(outcome, phase)
+    if not len(rows):
         return
-    single = outcome.metric(f"noise/{phase}/sigma")
-    panel.plot(single[:, 0], single[:, 1], color=COLOR[phase], alpha=FAINT, lw=0.8)
-    ratio = smoothed(s[:, 1]) / np.where(smoothed(g2[:, 1]) > 0, smoothed(g2[:, 1]), np.nan)
-    panel.plot(s[:, 0], np.sqrt(np.maximum(ratio, 0)), color=COLOR[phase], label=phase)
+    x, color = outcome.metric(f"noise/{phase}/s")[:, 0], COLOR[phase]
+    # A measurement between two gaps is a point and no line.
+    panel.plot(x, _sigma(*rows.T), color=color, alpha=FAINT, lw=0.8, marker=".", ms=2.5)
+    panel.plot(x, _sigma(*map(smoothed, rows.T)), color=color, label=phase)
+
+
+def _sigma(s: Array, g2: Array) -> Array:
+    """√(𝒮 / |𝒢|²); not a number, hence a gap, where one of them is not above zero."""
+    good = (s > 0) & (g2 > 0)
+    return np.sqrt(np.where(good, s, np.nan) / np.where(good, g2, 1.0))
 
 
 def against_lambda(panel: Any, phase: str, results: Results) -> None:
-    """σ against λ: geometric mean over games with its interval, and every game lighter.
+    """σ against λ: every known one lighter; of the games told at every λ, mean and interval.
 
-    Only of games that can be told at every λ; the others are named.
+    Games without are named; a panel without any σ says why.
     """
-    games, lost = told(results, phase)
     symbol = "π" if phase == "policy" else "V"
-    for env in next(iter(games.values()), {}):
-        line = [readings[env]["sigma"] for readings in games.values()]
-        panel.plot(list(games), line, color=COLOR[phase], alpha=FAINT, lw=0.8)
-    found = sigmas(results, phase)
+    drawn, found = _games(panel, phase, results), sigmas(results, phase)
     if found is not None:
         x, levels = found
         low, high = np.array([one.span for one in levels]).T
-        panel.plot(x, [one.value for one in levels], marker="o", color=COLOR[phase])
+        label = "geometric mean, 95 %"
+        panel.plot(x, [o.value for o in levels], marker="o", color=COLOR[phase], label=label)
         panel.fill_between(x, low, high, color=COLOR[phase], alpha=0.2, lw=0)
+    lost = told(results, phase)[1]
     if lost:
         names = ", ".join(atari_game(env) or env for env in lost)
         panel.set_title(f"not told at every λ: {names}", fontsize=8)
     panel.set_ylabel(f"σ_{symbol}", fontsize=8)
     finish(panel, label=f"λ_{symbol} (one policy, returns estimated anew)")
+    if not drawn:
+        some = bool(games_of(results, phase))
+        say(panel, "no σ is known at any λ" if some else "noise was not measured against λ")
+
+
+def _games(panel: Any, phase: str, results: Results) -> bool:
+    """A faint line for each game, with gaps where σ is not known; whether there is any."""
+    found, drawn = measured_by_lambda(results, phase), False
+    if found:
+        panel.set_xlim(min(found) - 0.02, max(found) + 0.02)  # gaps at its ends show, too
+    for index, env in enumerate(games_of(results, phase)):
+        line = [known(readings.get(env)) for readings in found.values()]
+        if any(sigma is not None for sigma in line):
+            y = [np.nan if sigma is None else sigma for sigma in line]
+            marker, name = "osD^v"[index % 5], atari_game(env) or env
+            panel.plot(
+                list(found), y, color=COLOR[phase], alpha=2 * FAINT, lw=0.8, marker=marker,
+                ms=3, label=name,
+            )  # fmt: skip
+            drawn = True
+    return drawn

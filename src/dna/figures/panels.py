@@ -29,6 +29,9 @@ FAINT = 0.25
 #: Who is no arm of ours.
 GREY = {"human": "#999999", "random": "#cccccc"}
 OTHER = "#555555"
+#: No figure is narrower, in inches: a title needs the room. Letters to an inch of it, and how
+#: high one of its lines is.
+NARROWEST, LETTERS, LINE = 4.6, 13, 0.15
 
 
 def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.6)) -> Any:
@@ -38,12 +41,12 @@ def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.6)) 
 
 
 def blank(size: tuple[float, float]) -> Any:
-    """A figure without panels."""
+    """A figure without panels, wide enough for its title."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("plotting", "media") from None
-    return Figure(figsize=size, layout="constrained")
+    return Figure(figsize=(max(size[0], NARROWEST), size[1]), layout="constrained")
 
 
 def png(made: Any) -> bytes:
@@ -59,11 +62,19 @@ def mark(made: Any, results: Results, title: str, study: str | None = None) -> A
 
 
 def titled(made: Any, title: str, said: str) -> Any:
-    """Above the panels, a line for each thing that is said."""
-    width = max(48, int(13 * made.get_figwidth()))
+    """Above the panels, a line for each thing that is said; panels keep their height."""
+    width = int(LETTERS * made.get_figwidth())
     text = [line for part in (title, *said.split("; ")) for line in textwrap.wrap(part, width)]
     made.suptitle("\n".join(text), fontsize=9)
+    made.set_figheight(made.get_figheight() + LINE * (len(text) - 1))
     return made
+
+
+def say(panel: Any, words: str) -> None:
+    """In the middle of a panel that has nothing to show: no axes from 0 to 1."""
+    panel.text(0.5, 0.5, words, ha="center", va="center", transform=panel.transAxes, fontsize=8)
+    panel.set_xticks([])
+    panel.set_yticks([])
 
 
 def finish(panel: Any, legend: bool = True, label: str = "interactions") -> None:
@@ -162,7 +173,9 @@ def legend(made: Any, panels: Any, columns: int = 4) -> None:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
+        # A column is as wide as the longest label, and its line.
+        room = int(LETTERS * made.get_figwidth() / (max(map(len, found)) + 6))
         made.legend(
-            list(found.values()), list(found), loc="outside lower center", ncols=columns,
-            frameon=False, fontsize=8,
+            list(found.values()), list(found), loc="outside lower center",
+            ncols=max(1, min(columns, room)), frameon=False, fontsize=8,
         )  # fmt: skip

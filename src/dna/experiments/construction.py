@@ -201,6 +201,7 @@ def _small() -> tuple[Networks, Experience]:
 def entropy_is_not_clipped() -> Proof:
     """L^CLIP where every ratio is clipped: its gradient is that of the entropy bonus alone."""
     networks, data = _small()
+    assert isinstance(data.obs, Tensor)
     pi, rows = networks.pi(data.obs).pi, torch.arange(len(data))
     log_prob = networks.distribution.log_prob(pi, data.columns["action"]).detach()
     # Every ratio is e, far beyond 1 + ε, and its advantage would have it grow.

@@ -492,6 +492,43 @@ def test_an_experiments_page(tmp_path):
     assert ids == ["head", "nav", "verdicts", "figures", "tables", "learning", "runs"]
 
 
+def test_an_experiment_names_what_failed_and_which_run_is_which(tmp_path):
+    run = {"study": "main", "arm": "DNA", "env": "CartPole-v1", "seed": 0, "score": 1.5}
+    tree = {
+        "name": "fig04", "title": "Epochs", "missing": 2,
+        "runs": [run | {"folder": "gone", "digest": "3f2a9c01d4e5"}],
+        "failed": [f"PPO in CartPole-v1, seed 1: {HOSTILE}", "PPO in CartPole-v1, seed 2: no"],
+    }  # fmt: skip
+    write_json(tmp_path / "experiment.json", tree)
+    parts = {part.id: part.html for part in experiment_parts(Experiment.of(tmp_path))[1]}
+    assert "2 runs failed" in parts["head"]
+    runs = parts["runs"]
+    assert "<code>3f2a9c01d4e5</code>" in runs
+    assert "PPO in CartPole-v1, seed 1: &lt;script&gt;" in runs
+    assert "PPO in CartPole-v1, seed 2: no" in runs
+    # Read without opening anything.
+    assert runs.index("seed 2: no") < runs.index("<details>")
+
+
+def test_an_experiment_of_which_every_run_failed_still_says_so(tmp_path):
+    tree = {"name": "fig04", "title": "Epochs", "failed": ["PPO in CartPole-v1, seed 1: no"]}
+    write_json(tmp_path / "experiment.json", tree)
+    text = page_of([tmp_path])
+    assert "1 run failed" in text
+    assert "PPO in CartPole-v1, seed 1: no" in text
+    assert "All 0 runs" not in text
+
+
+def test_a_small_figure_is_not_blown_up(tmp_path):
+    for name, width in (("small.png", 220), ("large.png", 900)):
+        size = width.to_bytes(4) + (300).to_bytes(4)
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + size)
+    tree = {"name": "a", "title": "b", "figures": ["small.png", "large.png"]}
+    write_json(tmp_path / "experiment.json", tree)
+    shown = re.findall(r'<figure class="([^"]*)">.*?alt="b: (\w+)', page_of([tmp_path]))
+    assert shown == [("picture small", "small"), ("picture", "large")]
+
+
 @pytest.mark.parametrize("name", ["../secret.png", "/etc/x.png", "a\0.png", "notes.txt"])
 def test_an_experiment_cannot_name_files_outside_of_it(tmp_path, name):
     folder = tmp_path / "experiment"

@@ -121,9 +121,10 @@ def noise(groups: dict[str, list[Group]]) -> Section | None:
         return None
     note = (
         "σ² = B_simple is the mini-batch at which noise and gradient are of one length. A gap "
-        "is a measurement in which noise drowned the gradient, or was too small to tell. An "
-        "interval without an upper bound, or from zero, reaches the edge of its chart."
+        "is a measurement in which noise drowned the gradient, or was too small to tell."
     )
+    if any(len(group.runs) == 1 for found in groups.values() for group in found):
+        note += " An interval without an upper bound, or from zero, reaches the chart's edge."
     return Section("noise", "Gradient noise", join([el("p", note, class_="lead"), *parts]))
 
 

@@ -157,12 +157,14 @@ def shot(page: Page, width: int) -> Image.Image:
 
 def packed(picture: Image.Image) -> bytes:
     """Few colors: those of grounds, lines and chips as they are, letters' edges nearly so."""
-    pixels = np.asarray(picture).astype(np.int64) @ [1 << 16, 1 << 8, 1]
+    red, green, blue = (np.asarray(band).astype(np.int64) for band in picture.split())
+    pixels = red << 16 | green << 8 | blue
     found, where, counts = np.unique(pixels, return_inverse=True, return_counts=True)
     colors = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
     exact = colors[np.argsort(-counts)[:FLAT]]
     rest = picture.quantize(COLORS - FLAT, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
-    palette = np.concatenate([exact, np.reshape(rest.getpalette(), (-1, 3))])[:COLORS]
+    others = np.array(rest.getpalette() or [], dtype=np.int64).reshape(-1, 3)
+    palette = np.concatenate([exact, others])[:COLORS]
     nearest = np.argmin(((colors[:, None] - palette) ** 2).sum(axis=2), axis=1)
     few = Image.fromarray(nearest[where].reshape(pixels.shape).astype(np.uint8), "P")
     few.putpalette(palette.astype(np.uint8).tobytes())

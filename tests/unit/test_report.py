@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dna.errors import BadInput, StorageFailure
@@ -103,6 +103,8 @@ edges = st.one_of(sane, st.sampled_from([0.0, math.inf, math.nan]))
 
 
 @given(st.lists(st.tuples(edges, edges, edges), min_size=1, max_size=9), st.booleans())
+@example([(math.nan, 0.0, 2.3e-308), (1e149, 0.0, 1e150)], True)
+@example([(1e-149, 2.3e-308, 3e-308), (1e149, 0.0, 1e150)], True)
 def test_no_interval_breaks_a_chart(rows, log):
     middle, low, high = np.array(rows, dtype=np.float64).T
     line = curve(np.arange(len(rows), dtype=np.float64), middle, log=log)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dna.report.scale import Scale
-from dna.report.series import Array
+from dna.report.series import LARGEST, Array
 
 
 def known(low: Array, high: Array) -> npt.NDArray[np.bool_]:
@@ -25,13 +25,16 @@ def ends(low: Array, high: Array, tight: Scale) -> tuple[Array, Array]:
     """
     least = np.maximum(low, np.fmin(high, tight.low) / 3)
     most = np.minimum(high, np.fmax(low, tight.high) * 3)
-    least = np.where((low <= 0) & ~(high < tight.low), np.nan, least)
-    return least, np.where(np.isinf(high) & ~(low > tight.high), np.nan, most)
+    below, above = (low <= 0) & ~(high < tight.low), np.isinf(high) & ~(low > tight.high)
+    # Nearer to zero than any curve: the axis would have no number for it.
+    least = np.where(below | ~(least > 1 / LARGEST), np.nan, least)
+    return least, np.where(above | ~(most > 1 / LARGEST), np.nan, most)
 
 
 def shapes(across: Array, low: Array, high: Array) -> tuple[str, str]:
     """(areas, strokes) as paths; an interval between gaps has no width, so it is a stroke."""
-    areas, strokes = [], []
+    areas: list[str] = []
+    strokes: list[str] = []
     edges = np.flatnonzero(np.diff(known(low, high).astype(int), prepend=0, append=0))
     for start, stop in zip(edges[::2], edges[1::2], strict=True):
         there = [(across[i], high[i]) for i in range(start, stop)]

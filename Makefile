@@ -4,7 +4,7 @@ BIN := .venv/bin
 DEMO := runs/demo
 CHROMIUM := /usr/bin/chromium
 
-.PHONY: install demo test browser test-all worlds slow torture check format peers bench docs clean
+.PHONY: install demo test browser test-all worlds slow torture check format peers bench screenshots docs clean
 
 install: .venv/installed
 
@@ -77,6 +77,9 @@ bench: install peers  ## speed beside the peers and the machine's limit: an hour
 	$(BIN)/dna bench procgen --against cleanrl-style --out benchmarks/results/procgen.json
 	$(BIN)/python benchmarks/atari_backends.py
 	$(BIN)/python benchmarks/tables.py
+
+screenshots: install browser  ## docs/img of `dna report` and `dna watch`, from real runs: minutes
+	$(BIN)/python benchmarks/screenshots.py
 
 docs: install  ## the site, in build/site; links, symbols and code blocks are checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

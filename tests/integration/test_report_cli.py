@@ -4,6 +4,8 @@ import http.client
 import json
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -206,10 +208,62 @@ def test_the_live_page_is_served_to_this_machine_only(watching):
     assert answer.headers["Cache-Control"] == "no-store"
     assert "Python" not in (answer.headers["Server"] or "")
     outline(text)
-    for host in ("evil.example", "127.0.0.1.evil.example", "", f"evil:{watching.port}"):
-        assert watching.ask("/data", headers={"Host": host})[0].status == 403
-    for host in ("localhost", f"LOCALHOST:{watching.port}"):
-        assert watching.ask("/", headers={"Host": host})[0].status == 200
+
+
+@pytest.mark.parametrize("port", ["", ":9000", ":{own}"])
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("localhost", 200),
+        ("LOCALHOST", 200),
+        ("[::1]", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("evil.example:80@localhost", 403),
+        ("127x0x0x1", 403),
+        ("::1", 403),
+        ("", 403),
+    ],
+)
+def test_only_this_machines_names_are_answered_under_any_port(watching, name, port, status):
+    host = name + port.format(own=watching.port)
+    assert watching.ask("/data", headers={"Host": host})[0].status == status
+
+
+@pytest.mark.parametrize("port", [":", ":x", ":9000x", ":-1", ":9000:9000", ":123456"])
+def test_a_port_is_a_number(watching, port):
+    assert watching.ask("/", headers={"Host": f"localhost{port}"})[0].status == 403
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", 403),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 403),
+        (b"GET http://[/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET http://[/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431),
+    ],
+    ids=range(5),
+)
+def test_a_strange_request_is_refused_and_nothing_is_printed(watching, request_, status):
+    with socket.create_connection(("127.0.0.1", watching.port), timeout=30) as link:
+        link.sendall(request_)
+        link.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: link.recv(65536), b""))
+    assert re.match(rb"HTTP/1\.\d (\d+)", answer)[1] == str(status).encode()
+
+
+def test_a_reader_who_hangs_up_is_not_worth_a_word(watching):
+    for words in (b"GE", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        link = socket.create_connection(("127.0.0.1", watching.port), timeout=30)
+        link.sendall(words)
+        # Closed with a reset, not an end: reading and writing both fail there.
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        link.close()
+    assert watching.ask()[0].status == 200  # and `watching` looks for words at its end
 
 
 @pytest.mark.parametrize(

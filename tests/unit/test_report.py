@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dna.errors import BadInput, StorageFailure
@@ -17,13 +17,14 @@ from dna.presets import for_environment
 from dna.report import formats
 from dna.report.about import preset_of, settings, written
 from dna.report.columns import Columns
+from dna.report.curves import noise
 from dna.report.data import RunData, find_runs
 from dna.report.experiment import Experiment
 from dna.report.groups import by_environment, lines_of
 from dna.report.markup import Html, el, escape, table
 from dna.report.page import _resource, document, experiment_parts, page_of, run_parts
 from dna.report.scale import NICE, Scale, covering, log_ticks, nice_ticks
-from dna.report.series import Curve, curve, mean_of, places, thin
+from dna.report.series import Curve, curve, envelope, mean_of, places, thin
 from dna.report.svg import Line, Look, chart, path
 from dna.report.tables import markdown
 from dna.storage import write_json
@@ -97,6 +98,20 @@ def test_no_values_break_a_chart(values, log):
     assert "inf" not in text
 
 
+sane = st.floats(-1e150, 1e150, allow_subnormal=False)
+edges = st.one_of(sane, st.sampled_from([0.0, math.inf, math.nan]))
+
+
+@given(st.lists(st.tuples(edges, edges, edges), min_size=1, max_size=9), st.booleans())
+@example([(math.nan, 0.0, 2.3e-308), (1e149, 0.0, 1e150)], True)
+@example([(1e-149, 2.3e-308, 3e-308), (1e149, 0.0, 1e150)], True)
+def test_no_interval_breaks_a_chart(rows, log):
+    middle, low, high = np.array(rows, dtype=np.float64).T
+    line = curve(np.arange(len(rows), dtype=np.float64), middle, log=log)
+    text = chart([Line("x", line, band=(low, high))], Look("title", log=log))
+    assert not re.search(r'd="[^"]*(nan|inf)', text)
+
+
 def test_a_scale_shows_all_values_and_a_constant_lies_inside():
     scale = covering([np.array([1.0, np.nan, 5.0])])
     assert scale.low < 1 < 5 < scale.high
@@ -131,6 +146,104 @@ def test_thinning_keeps_a_long_gap():
     inside = (thinned.x > 3100) & (thinned.x < 5900)
     assert np.isnan(thinned.y[inside]).all()
     assert inside.any()
+
+
+def interval_chart(middle, low, high, **look):
+    x = np.arange(float(len(middle)))
+    ends = np.array(low, dtype=float), np.array(high, dtype=float)
+    line = Line("policy", Curve(x, np.array(middle, dtype=float)), band=ends)
+    return chart([line], Look("b", log=True, **look))
+
+
+def drawn(text, css):
+    """[(x, y)] of the path of a class: y is 0 at the top edge and 1000 at the bottom."""
+    found = re.search(rf'<path class="{css} c0" d="([^"]*)"', text)
+    if found is None:
+        return []
+    return [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", found[1])]
+
+
+def axis_of(text):
+    low, high, log = re.search(r'data-y="(\S+) (\S+) (\S+)"', text).groups()
+    assert log == "1"
+    return float(low), float(high)
+
+
+def test_an_interval_without_an_end_reaches_the_edge():
+    middle, nothing = [300.0, 400.0, np.nan, 500.0], np.nan
+    text = interval_chart(middle, [100, 0, 90, -1], [900, 800, np.inf, np.inf])
+    band = drawn(text, "band")
+    assert len(band) == 8
+    by_x = {x: [y for at, y in band if at == x] for x, _ in band}
+    top, bottom = by_x[0.0]
+    assert 0 < top < bottom < 1000
+    assert by_x[333.3][1] == 1000  # from 0
+    assert by_x[666.7][0] == 0  # without an upper bound
+    assert by_x[666.7][1] < 1000
+    assert by_x[1000.0] == [0, 1000]
+    gone = interval_chart([300, 400, 500], [100, nothing, 100], [900, nothing, 900])
+    assert len(drawn(gone, "band lone")) == 4  # what was not said is not drawn
+
+
+def test_open_ends_take_no_room_on_the_axis():
+    middle = [300.0, 400.0, 500.0]
+    closed = interval_chart(middle, [250, 350, 450], [350, 450, 550])
+    opened = interval_chart(middle, [250, 0, 450], [350, np.inf, 550])
+    assert axis_of(opened) == axis_of(closed)
+    far = axis_of(interval_chart(middle, [1e-9, 350, 450], [1e12, 450, 550]))
+    assert far[0] > 30
+    assert far[1] < 5000
+
+
+def test_a_lone_interval_is_a_stroke():
+    text = interval_chart([np.nan, 400, np.nan], [np.nan, 200, np.nan], [np.nan, 800, np.nan])
+    (x, top), (same, bottom) = drawn(text, "band lone")
+    assert x == same == 500
+    assert bottom - top > 100
+    assert drawn(text, "band") == []
+    assert drawn(interval_chart([400], [0], [np.inf]), "band lone") == [(0, 0), (0, 1000)]
+
+
+@pytest.mark.parametrize(("low", "high"), [(5e4, np.inf), (5e4, 6e5), (0, 2), (1, 2)])
+def test_an_interval_is_seen_where_no_value_is(low, high):
+    batch = Line("batch", Curve(np.zeros(1), np.full(1, 256.0)), kind="reference")
+    nothing = Curve(np.zeros(1), np.full(1, np.nan))
+    ends = np.array([float(low)]), np.array([float(high)])
+    text = chart([Line("policy", nothing, band=ends), batch], Look("b", log=True))
+    (_, top), (_, bottom) = drawn(text, "band lone")
+    assert bottom - top > 100
+    assert "policy without a value" in text
+
+
+def test_thinning_keeps_the_widest_interval():
+    n = 10_000
+    low, high = np.full(n, 100.0), np.full(n, 200.0)
+    low[4321], high[7777] = 0.0, np.inf
+    keep = places(np.sin(np.linspace(0, 60, n)), 200)
+    less, more = envelope(low, high, keep)
+    assert len(less) == len(more) == len(keep)
+    assert less.min() == 0
+    assert np.isinf(more).sum() == 1
+    same = envelope(low[:5], high[:5], places(low[:5], 200))
+    assert np.array_equal(same, [low[:5], high[:5]])
+
+
+def test_the_noise_section_draws_every_interval_it_was_told(tmp_path):
+    extra = {
+        "noise__policy__s": [1.0] * 4,
+        "noise__policy__b_simple": [300.0, ..., 500.0, ...],
+        "noise__policy__b_simple_low": [0.0, 90.0, 100.0, 0.0],
+        "noise__policy__b_simple_high": [900.0, ..., ..., ...],
+        "noise__value__s": [1.0] * 4,
+        "noise__value__b_simple_low": [90.0] * 4,  # never a value, always "at least"
+    }
+    run = RunData.of(made(tmp_path / "run", tiny(), scores=[None] * 4, **extra))
+    body = noise(by_environment([run])).body
+    band = drawn(body, "band")
+    assert len(band) == 8
+    assert {y for x, y in band if x in (500, 750, 1000)} >= {0}
+    assert 1000 in {y for _, y in band}
+    assert 'class="band c1"' in body
 
 
 @given(st.integers(2, 5), st.integers(2, 40), st.integers(0, 10_000))
@@ -379,6 +492,43 @@ def test_an_experiments_page(tmp_path):
     assert "onerror=&quot;" in body
     ids = [part.id for part in experiment_parts(Experiment.of(tmp_path))[1]]
     assert ids == ["head", "nav", "verdicts", "figures", "tables", "learning", "runs"]
+
+
+def test_an_experiment_names_what_failed_and_which_run_is_which(tmp_path):
+    run = {"study": "main", "arm": "DNA", "env": "CartPole-v1", "seed": 0, "score": 1.5}
+    tree = {
+        "name": "fig04", "title": "Epochs", "missing": 2,
+        "runs": [run | {"folder": "gone", "digest": "3f2a9c01d4e5"}],
+        "failed": [f"PPO in CartPole-v1, seed 1: {HOSTILE}", "PPO in CartPole-v1, seed 2: no"],
+    }  # fmt: skip
+    write_json(tmp_path / "experiment.json", tree)
+    parts = {part.id: part.html for part in experiment_parts(Experiment.of(tmp_path))[1]}
+    assert "2 runs failed" in parts["head"]
+    runs = parts["runs"]
+    assert "<code>3f2a9c01d4e5</code>" in runs
+    assert "PPO in CartPole-v1, seed 1: &lt;script&gt;" in runs
+    assert "PPO in CartPole-v1, seed 2: no" in runs
+    # Read without opening anything.
+    assert runs.index("seed 2: no") < runs.index("<details>")
+
+
+def test_an_experiment_of_which_every_run_failed_still_says_so(tmp_path):
+    tree = {"name": "fig04", "title": "Epochs", "failed": ["PPO in CartPole-v1, seed 1: no"]}
+    write_json(tmp_path / "experiment.json", tree)
+    text = page_of([tmp_path])
+    assert "1 run failed" in text
+    assert "PPO in CartPole-v1, seed 1: no" in text
+    assert "All 0 runs" not in text
+
+
+def test_a_small_figure_is_not_blown_up(tmp_path):
+    for name, width in (("small.png", 220), ("large.png", 900)):
+        size = width.to_bytes(4) + (300).to_bytes(4)
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + size)
+    tree = {"name": "a", "title": "b", "figures": ["small.png", "large.png"]}
+    write_json(tmp_path / "experiment.json", tree)
+    shown = re.findall(r'<figure class="([^"]*)">.*?alt="b: (\w+)', page_of([tmp_path]))
+    assert shown == [("picture small", "small"), ("picture", "large")]
 
 
 @pytest.mark.parametrize("name", ["../secret.png", "/etc/x.png", "a\0.png", "notes.txt"])

@@ -9,7 +9,7 @@ from dna.plots import random_score
 from dna.report.data import RunData
 from dna.report.groups import Group, curve_of, lines_of
 from dna.report.markup import Html, el, folded, join
-from dna.report.series import Curve, places
+from dna.report.series import LARGEST, Array, Curve, envelope, places
 from dna.report.svg import Line, Look, chart
 
 #: Points of a curve in a small chart.
@@ -123,6 +123,8 @@ def noise(groups: dict[str, list[Group]]) -> Section | None:
         "σ² = B_simple is the mini-batch at which noise and gradient are of one length. A gap "
         "is a measurement in which noise drowned the gradient, or was too small to tell."
     )
+    if any(len(group.runs) == 1 for found in groups.values() for group in found):
+        note += " An interval without an upper bound, or from zero, reaches the chart's edge."
     return Section("noise", "Gradient noise", join([el("p", note, class_="lead"), *parts]))
 
 
@@ -156,11 +158,18 @@ def _b_simple(group: Group) -> Html:
 
 
 def _with_interval(name: str, color: int, run: RunData, key: str) -> list[Line]:
-    middle, low, high = (
-        curve_of(run, f"{key}{end}", log=True) for end in ("", "_low", "_high")
-    )
-    if middle.empty:
-        return []
+    """A single run's curve; where it has no value, its interval may still say something."""
+    middle = curve_of(run, key, log=True)
     keep = places(middle.y, SMALL)
-    band = low.y[keep], high.y[keep]
-    return [Line(name, Curve(middle.x[keep], middle.y[keep]), color, band=band)]
+    band = envelope(*_interval(run, key), keep)
+    line = Line(name, Curve(middle.x[keep], middle.y[keep]), color, band=band)
+    return [] if line.empty else [line]
+
+
+def _interval(run: RunData, key: str) -> tuple[Array, Array]:
+    """Its ends; NaN where none was measured, 0 and ∞ where there is no lower or upper one."""
+    low, high = (run.metrics.when_due(f"{key}{end}")[1] for end in ("_low", "_high"))
+    known = low < LARGEST  # NaN is not
+    low = np.where(low > 1 / LARGEST, low, 0.0)
+    high = np.where(high < LARGEST, high, np.inf)
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)

@@ -20,6 +20,8 @@ from dna.report.tables import markdown
 from dna.storage import read_json
 
 PNG = b"\x89PNG\r\n\x1a\n"
+#: Pixels; a picture of fewer would only become coarse if it filled the page.
+NARROW = 640
 
 
 class Planned(BaseModel):
@@ -30,6 +32,7 @@ class Planned(BaseModel):
     env: str
     seed: int
     folder: str
+    digest: str = ""  # of its configuration and seed: the name of its folder
     score: float | None = None
 
 
@@ -56,6 +59,7 @@ class About(BaseModel):
     missing: int = 0
     covers: list[str] = []
     runs: list[Planned] = []
+    failed: list[str] = []  # run and why, in words
     verdicts: list[Verdict] = []
     figures: list[str] = []
     tables: list[str] = []
@@ -132,15 +136,15 @@ def verdicts(found: list[Verdict]) -> Section | None:
     rows = [
         [
             el("code", one.id),
-            one.claim,
             el("span", one.status, class_=f"chip {_chip(one.status)}"),
+            one.claim,
             one.effect or "–",
             one.paper or "–",
             one.note,
         ]
         for one in found
     ]
-    head = ["id", "claim", "verdict", "measured", "paper", "note"]
+    head = ["id", "verdict", "claim", "measured", "paper", "note"]
     body = el("div", table(head, rows, "Verdicts"), class_="verdicts")
     return Section("verdicts", "The paper's claims", body) if rows else None
 
@@ -157,7 +161,13 @@ def figures(experiment: Experiment) -> Section | None:
         if data.startswith(PNG):
             source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
             title = f"{experiment.about.title}: {name}"
-            parts.append(el("figure", el("img", src=source, alt=title), class_="picture"))
+            image = el("img", src=source, alt=title)
+            # Where the screen is narrow it keeps its size, and is moved instead.
+            frame = el(
+                "div", image, class_="scroll", role="region", aria_label=name, tabindex=0
+            )
+            small = int.from_bytes(data[16:20]) < NARROW
+            parts.append(el("figure", frame, class_="picture small" if small else "picture"))
     return Section("figures", "Figures", join(parts)) if parts else None
 
 
@@ -201,10 +211,24 @@ def _arm(
 
 
 def _runs(about: About) -> Section | None:
+    """What failed, in plain sight; all that finished, on demand."""
     rows: list[list[Any]] = [
-        [one.study, one.arm, one.env, str(one.seed), formats.number(one.score)]
+        [
+            one.study,
+            one.arm,
+            one.env,
+            str(one.seed),
+            formats.number(one.score),
+            el("code", one.digest) if one.digest else "–",
+        ]
         for one in about.runs
     ]
-    head = ["study", "arm", "environment", "seed", "score"]
-    body = folded(f"All {len(rows)} runs", table(head, rows, "Runs", numeric=(3, 4)))
-    return Section("runs", "Runs", body) if rows else None
+    head = ["study", "arm", "environment", "seed", "score", "digest"]
+    parts: list[Html] = []
+    if about.failed:
+        failed = el("ul", *(el("li", one) for one in about.failed), class_="failed")
+        parts = [el("h3", "Failed"), failed]
+    if rows:
+        every = table(head, rows, "Runs", numeric=(3, 4))
+        parts.append(folded(f"All {len(rows)} finished runs", every))
+    return Section("runs", "Runs", join(parts)) if parts else None

@@ -1,11 +1,12 @@
 """The same page while runs train, served to this machine only.
 
 Bound to 127.0.0.1, and a request must name it: a page elsewhere that has its own name point
-here (DNS rebinding) is refused. There are two addresses, `/` and `/data`, and no file of any
-disk is behind them.
+here (DNS rebinding) is refused. Under which port does not matter: that of a tunnel is its own.
+There are two addresses, `/` and `/data`, and no file of any disk is behind them.
 """
 
 import json
+import re
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +19,8 @@ from dna.report.markup import el
 from dna.report.page import Part, document, run_parts, state_of
 
 HOST = "127.0.0.1"
-NAMES = (HOST, "localhost")
+#: What the browser of this machine, or the near end of a tunnel, calls us.
+NAMED = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 #: Beside the page's own policy, which cannot forbid frames.
 HEADERS = {
     "Cache-Control": "no-store",
@@ -96,6 +98,9 @@ class Server(ThreadingHTTPServer):
         """What to type into a browser."""
         return f"http://{HOST}:{self.server_port}/"
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: a reader who hangs up, or sends no HTTP, is not worth a traceback."""
+
 
 class Handler(BaseHTTPRequestHandler):
     """GET of `/` and of `/data`; everything else is refused."""
@@ -107,21 +112,23 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page, or what has changed of it."""
-        url = urlsplit(self.path)
         if not self._for_us():
-            self.send_error(403, "Not for this host")
-        elif url.path == "/":
+            return self.send_error(403, "Not for this host")
+        try:
+            url = urlsplit(self.path)
+            have = parse_qs(url.query).get("have", [""])[0]
+        except ValueError:  # `http://[/`
+            return self.send_error(400, "Not an address")
+        if url.path == "/":
             self._send(self.server.live.page(), "text/html")
         elif url.path == "/data":
-            have = parse_qs(url.query).get("have", [""])[0]
             self._send(self.server.live.data(set(have.split("."))), "application/json")
         else:
             self.send_error(404, "Not found")
 
     def _for_us(self) -> bool:
         hosts = self.headers.get_all("Host") or []
-        ours = {f"{name}:{self.server.server_port}" for name in NAMES} | set(NAMES)
-        return len(hosts) == 1 and hosts[0].lower() in ours
+        return len(hosts) == 1 and NAMED.fullmatch(hosts[0]) is not None
 
     def _refuse(self) -> None:
         self.send_error(405, "Only GET")

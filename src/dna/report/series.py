@@ -86,6 +86,14 @@ def places(y: Array, most: int = MOST) -> list[int]:
     return [*keep, n - 1]
 
 
+def envelope(low: Array, high: Array, keep: list[int]) -> tuple[Array, Array]:
+    """Intervals at the kept rows, each as wide as the widest of those left out before it."""
+    if not keep:
+        return low, high
+    starts = [0, *(row + 1 for row in keep[:-1])]
+    return np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts)
+
+
 def grid_of(curves: list[Curve], most: int = MOST) -> Array:
     """Where curves are averaged: their own places if they share them, else even ones."""
     first = curves[0].x

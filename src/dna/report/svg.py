@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dna.plots import COLORS
+from dna.report.bands import digits, ends, known, shapes
 from dna.report.formats import number
 from dna.report.markup import Html, el, join
 from dna.report.scale import Scale, covering
@@ -31,8 +32,14 @@ class Line:
     curve: Curve
     color: int = 0
     kind: Kind = "mean"
-    band: tuple[Array, Array] | None = None  # from, to; at the curve's x
+    #: From, to, at the curve's x; NaN: nothing known; ∞, or 0 on a logarithmic axis: no end.
+    band: tuple[Array, Array] | None = None
     note: str = ""  # of the legend
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is neither a point nor an interval to draw."""
+        return self.curve.empty and (self.band is None or not known(*self.band).any())
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Look:
 
 def chart(lines: Sequence[Line], look: Look) -> Html:
     """A figure; nothing at all when there is no point to draw."""
-    lines = [line for line in lines if not line.curve.empty]
+    lines = [line for line in lines if not line.empty]
     if not any(line.kind != "reference" for line in lines):
         return Html("")
     x, y = _scales(lines, look)
@@ -82,9 +89,10 @@ def _scales(lines: Sequence[Line], look: Look) -> tuple[Scale, Scale]:
     end = max(float(x[-1]) for x in xs)
     curves = [line.curve.y for line in lines]
     bands = [edge for line in lines if line.band is not None for edge in line.band]
-    if look.log:  # an interval that is nearly unbounded must not flatten the curves
+    if look.log:
         tight = covering(curves, log=True)
-        bands = [np.clip(edge, tight.low / 3, tight.high * 3) for edge in bands]
+        pairs = (line.band for line in lines if line.band is not None)
+        bands = [end for low, high in pairs for end in ends(low, high, tight)]
     y = covering([*curves, *bands], log=look.log)
     return Scale(start, end if end > start else start + 1.0), y
 
@@ -92,7 +100,9 @@ def _scales(lines: Sequence[Line], look: Look) -> tuple[Scale, Scale]:
 def describe(lines: Sequence[Line], look: Look) -> str:
     """What a reader who sees no chart is told."""
     told = [
-        f"{line.name} from {number(line.curve.first)} to {number(line.curve.last)}"
+        f"{line.name} without a value"
+        if line.curve.empty
+        else f"{line.name} from {number(line.curve.first)} to {number(line.curve.last)}"
         for line in lines
         if line.kind == "mean"
     ]
@@ -134,10 +144,12 @@ def _ordered(lines: Sequence[Line]) -> list[Line]:
 
 
 def _path(line: Line, x: Scale, y: Scale) -> Html:
+    if line.curve.empty:
+        return Html("")
     value = f"{line.name}: {number(line.curve.last)} at the end"
     if line.kind == "reference":
         height = _down(y, line.curve.y[:1])[0]
-        shape = f"M0 {_digits(height)}H{SIDE}"
+        shape = f"M0 {digits(height)}H{SIDE}"
         return el("path", el("title", line.name), class_=_classes(line), d=shape)
     across, down = _across(x, line.curve.x), _down(y, line.curve.y)
     css, dots = _classes(line), path(across, np.where(alone(down), down, np.nan))
@@ -153,7 +165,7 @@ def path(x: Array, y: Array) -> str:
     pen, lonely = False, alone(y)
     for i, good in enumerate(np.isfinite(y)):
         if good:
-            place = f"{_digits(x[i])} {_digits(y[i])}"
+            place = f"{digits(x[i])} {digits(y[i])}"
             words.append(f"{'L' if pen else 'M'}{place}" + (f"L{place}" if lonely[i] else ""))
         pen = bool(good)
     return "".join(words)
@@ -168,16 +180,13 @@ def alone(y: Array) -> npt.NDArray[np.bool_]:
 
 def _band(line: Line, x: Scale, y: Scale) -> Html:
     assert line.band is not None
-    across = _across(x, line.curve.x)
-    low, high = (_down(y, edge) for edge in line.band)
-    good = np.isfinite(low) & np.isfinite(high)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], good.astype(int), [0]])))
-    shapes = []
-    for start, stop in zip(edges[::2], edges[1::2], strict=True):
-        there = path(across[start:stop], high[start:stop])
-        back = path(across[start:stop][::-1], low[start:stop][::-1])
-        shapes.append(f"{there}L{back[1:]}Z")
-    return el("path", class_=f"band {color_class(line.color)}", d="".join(shapes))
+    low, high = line.band
+    low = np.maximum(low, 0) if y.log else low  # its logarithm is an end, not a gap
+    areas, strokes = shapes(_across(x, line.curve.x), _down(y, low), _down(y, high))
+    color = color_class(line.color)
+    whole = el("path", class_=f"band {color}", d=areas) if areas else ""
+    lone = el("path", class_=f"band lone {color}", d=strokes) if strokes else ""
+    return join([whole, lone])
 
 
 def _across(x: Scale, values: Array) -> Array:
@@ -190,12 +199,8 @@ def _down(y: Scale, values: Array) -> Array:
         return np.clip((1 - y(values)) * SIDE, 0, SIDE)
 
 
-def _digits(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
-
-
 def _grid(x: Scale, y: Scale, look: Look) -> Html:
-    rows = [f"M0 {_digits((1 - place) * SIDE)}H{SIDE}" for place, _ in y.ticks(_rows(look))]
+    rows = [f"M0 {digits((1 - place) * SIDE)}H{SIDE}" for place, _ in y.ticks(_rows(look))]
     return el("path", class_="grid", d="".join(rows) + f"M0 {SIDE}H{SIDE}")
 
 

@@ -16,16 +16,21 @@ RUN = planned(experiment("noise"), "small")[0]
 TRUE = {"policy": 200.0, "value": 15.0, "distil": 5.0}
 
 
+def smoothed(values):
+    """As it is logged."""
+    found = [values[0]]
+    for new in values[1:]:
+        found.append(0.9 * found[-1] + 0.1 * new)
+    return found
+
+
 def columns(rng, scatter=0.05, sigmas=TRUE):
     """20 measurements of 𝒮 and smoothed |𝒢|² for each phase."""
     found = {}
     for phase, sigma in sigmas.items():
         s = sigma**2 * (1 + scatter * rng.normal(size=20))
-        g2 = 1 + scatter * rng.normal(size=20)
-        smoothed = [g2[0]]
-        for new in g2[1:]:
-            smoothed.append(0.9 * smoothed[-1] + 0.1 * new)
-        found |= {f"noise/{phase}/s": s, f"noise/{phase}/g2": smoothed}
+        g2 = smoothed(1 + scatter * rng.normal(size=20))
+        found |= {f"noise/{phase}/s": s, f"noise/{phase}/g2": g2}
         found |= {f"noise/{phase}/sigma_authors": 20 * [0.7 * sigma]}
     return found
 
@@ -135,20 +140,42 @@ def test_noise_that_leaves_a_claim_open_does_not_hold():
     assert "left open" in found.note
 
 
-def test_a_gradient_that_drowns_is_not_told():
-    made = noisy(scatter=0.05)
-    drowned = made.outcomes[0]
-    rows = tuple(row | {"noise/policy/g2": -1.0} for row in drowned.rows)
-    lost = results_of(
-        "noise",
-        "small",
-        lambda run: next(
-            type(one)(run, one.folder, rows if one is drowned else one.rows, 1.0)
-            for one in made.outcomes
-            if one.run.env == run.env
-        ),
+def with_gradient(made, g2):
+    """The same results, |𝒢|² of the policy in the first game another."""
+    first = made.outcomes[0]
+    rows = tuple(
+        row | {"noise/policy/g2": value} for row, value in zip(first.rows, g2, strict=True)
     )
-    found = experiment("noise").checks["C003"](lost)
+    changed = type(first)(first.run, first.folder, rows, 1.0)
+    return replace(made, outcomes=(changed, *made.outcomes[1:]))
+
+
+def test_a_gradient_that_drowns_is_bounded_from_below():
+    """|𝒢|² around zero: σ_π has no upper end, and yet is far above σ_V."""
+    rng = np.random.default_rng(0)
+    made = with_gradient(noisy(), smoothed(0.2 * rng.normal(size=20) - 0.02))
+    found = level(made.outcomes[0], "policy")
+    assert found.value == np.inf
+    low, high = found.span
+    assert TRUE["policy"] < low < np.inf
+    assert high == np.inf
+    checks = experiment("noise").checks
+    for claim in ("C018", "C025", "C080"):
+        assert checks[claim](made).status == "held", claim
+    every = checks["C018"](made).effect
+    assert f"{made.outcomes[0].run.env} ∞ [" in every
+    assert checks["C003"](replace(made, scale="paper")).status == "held"
+    assert checks["C012"](replace(made, scale="paper")).status != "held"  # no number to compare
+
+
+def test_noise_that_is_too_small_is_not_told():
+    made = noisy()
+    first = made.outcomes[0]
+    rows = tuple(row | {"noise/value/s": -1.0} for row in first.rows)
+    lost = replace(
+        made, outcomes=(type(first)(first.run, first.folder, rows, 1.0), *made.outcomes[1:])
+    )
+    found = experiment("noise").checks["C018"](lost)
     assert (found.status, found.note) == (
         "not tested",
         "noise cannot be told from zero in every game",

@@ -4,11 +4,20 @@
 
 import statistics
 from collections.abc import Sequence
+from math import isfinite
 
 import numpy as np
 
 from dna.experiments import finished, lambda_levels
-from dna.experiments.compare import combined, interval, iqm, percent, same, sampled_rows
+from dna.experiments.compare import (
+    Sampled,
+    combined,
+    interval,
+    iqm,
+    percent,
+    same,
+    sampled_rows,
+)
 from dna.experiments.fig02_noise_scale import PHASES
 from dna.experiments.measures import time_of
 from dna.experiments.noise_levels import ARM, STUDY, authors_level, level
@@ -33,6 +42,7 @@ from dna.scores import atari_game
 #: Headings of σ: algorithm 2; as the authors' code has it, and so the paper's numbers; paired.
 END, AUTHORS, PAIRED = "σ at the end", "σ at the end (authors' form)", "σ at the end (paired)"
 FORMS = (END, AUTHORS, PAIRED)
+SPAN, RATIO, TOLD = "95 %", "policy / value", "not told from noise"
 
 
 def tables(results: Results) -> dict[str, list[Row]]:
@@ -63,7 +73,8 @@ def sigmas(results: Results, study: Study) -> list[Row]:
         means = {form: number(sigma) for form, sigma in ends[phase].items()}
         printed = f"{NOISE[phase]:g}" if phase in NOISE else ""
         rows.append({"phase": phase, "game": "mean"} | means | {theirs: printed})
-    row = {"phase": "policy / value", "game": "mean"}
+    rows += [{"phase": RATIO, "game": one.run.env} | _ratio_cells(one) for one in outcomes]
+    row = {"phase": RATIO, "game": "mean"}
     for form in FORMS:
         policy, value = ends["policy"][form], ends["value"][form]
         row[form] = number(policy / value if policy is not None and value else None)
@@ -74,20 +85,33 @@ def _ends(outcome: Outcome, phase: str) -> dict[str, float | None]:
     """Form → σ at the end of a run."""
     ours, paired = level(outcome, phase), level(outcome, phase, form="_paired")
     return {
-        END: ours.value if ours else None,
+        END: ours.value if ours and isfinite(ours.value) else None,
         AUTHORS: authors_level(outcome, phase),
-        PAIRED: paired.value if paired else None,
+        PAIRED: paired.value if paired and isfinite(paired.value) else None,
     }
+
+
+def _ratio_cells(outcome: Outcome) -> Row:
+    """σ_π / σ_V of a game; a gradient that drowns leaves a lower bound."""
+    policy, value = level(outcome, "policy"), level(outcome, "value")
+    if policy is None or value is None:
+        return {END: TOLD}
+    found = combined(np.divide, policy, value)
+    return {END: number(found.value) if isfinite(found.value) else TOLD, SPAN: _span(found)}
+
+
+def _span(found: Sampled | None) -> str:
+    ends = found.span if found else None
+    return f"{ends[0]:.1f} – {ends[1]:.1f}".replace("inf", "∞") if ends else ""
 
 
 def _sigma_cells(outcome: Outcome, phase: str) -> Row:
     first, last = level(outcome, phase, start=True), level(outcome, phase)
-    span = last.span if last else None
     cells = {form: number(sigma) for form, sigma in _ends(outcome, phase).items()}
     return {
-        "σ at the start": number(first.value if first else None),
-        END: cells[END] or "not told from noise",
-        "95 %": f"{span[0]:.1f} – {span[1]:.1f}" if span else "",
+        "σ at the start": number(first.value if first and isfinite(first.value) else None),
+        END: cells[END] or TOLD,
+        SPAN: _span(last),
         AUTHORS: cells[AUTHORS],
         PAIRED: cells[PAIRED],
     }

@@ -51,10 +51,12 @@ class Sampled:
     def stretch(self, factor: float) -> Array:
         """The draws, as far from the mean as few seeds leave it uncertain."""
         assert self.draws is not None
-        if factor == 1.0 or not isfinite(self.value):
+        if factor == 1.0:
             return self.draws
         if self.stretched is not None:
             return self.stretched(factor)
+        if not isfinite(self.value):
+            return self.draws
         return self.value + factor * (self.draws - self.value)
 
 

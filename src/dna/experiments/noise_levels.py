@@ -42,14 +42,15 @@ def level(
 ) -> Sampled | None:
     """σ at the end of a run, or at its start: 𝒮 and |𝒢|² are averaged first, then divided.
 
-    The two never share a measurement. None where noise drowns the gradient.
+    The two never share a measurement. Infinite where noise drowns the gradient: draws then
+    bound it from below. None without measurements, or where 𝒮 ≤ 0.
     """
     found = measurements(outcome, phase, form)
     size = min(WINDOW, len(found) // 2)
     rows = found[:size] if start else found[len(found) - size :]
-    if not size or not 0 < float(sigma(rows.mean(axis=0))) < np.inf:
+    value = float(sigma(rows.mean(axis=0))) if size else 0.0
+    if value == 0.0:
         return None
-    value = float(sigma(rows.mean(axis=0)))
     if size < 2:
         return Sampled(value, None, "one measurement")
     stream = f"{outcome.run.env}/{outcome.run.seed}/{phase}/{'start' if start else 'end'}"
@@ -77,7 +78,7 @@ def authors_mean(results: Results, phase: str) -> float | None:
 
 
 def levels(results: Results, phase: str, *, start: bool = False) -> dict[str, Sampled]:
-    """Game → σ; empty unless it can be told in every game.
+    """Game → σ, perhaps infinite; empty unless it was measured in every game.
 
     Leaving out games in which |𝒢|² cannot be told from zero would leave out the noisiest.
     """
@@ -93,7 +94,7 @@ def over_games(found: dict[str, Sampled]) -> Sampled:
     Games count by their relative distance from the mean, so that no σ below zero is drawn.
     """
     mean = combined(lambda *games: np.mean(np.stack(games), axis=0), *found.values())
-    if mean.draws is None or len(found) < 2:
+    if mean.draws is None or len(found) < 2 or not np.isfinite(mean.value):
         return mean
     apart = np.array([one.value for one in found.values()]) / mean.value - 1
     games = sampled_rows(apart, same, "noise games", "games")

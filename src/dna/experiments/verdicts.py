@@ -100,7 +100,7 @@ def spoken(found: Sampled | Interval, form: str = "+.1f", unit: str = " %") -> s
     if found.span is None:
         return f"{found.value:{form}}{unit} (no interval)"
     low, high = (f"{end:{form}}" for end in found.span)
-    return f"{found.value:{form}}{unit} [{low}, {high}]"
+    return f"{found.value:{form}}{unit} [{low}, {high}]".replace("inf", "∞")
 
 
 def judged(
@@ -113,7 +113,7 @@ def judged(
         return Finding("not tested", effect, f"left open: {found.over}, hence no interval")
     begin, end = found.span
     drawn = "" if found.over == "seeds" else f"interval over {found.over}"
-    if low < begin and end < high:
+    if low < begin and (end < high or high == inf):  # noise may have no upper end
         return Finding("held", effect, drawn)
     if end <= low or begin >= high:
         return Finding("not held", effect, _joined("the interval excludes it", drawn))

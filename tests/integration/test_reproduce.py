@@ -210,8 +210,8 @@ def test_hours_count_cores_and_measured_noise(tmp_path):
     cores = os.cpu_count() or 1
     runs = planned(experiment("mujoco"), "small")
     bill = cost(runs, tmp_path, [], lambda run: 1000.0)
-    # DNA walks its rows 32 times (three phases of ten epochs, acting, V), PPO 22 times.
-    passes = 27 * 32_000 + 24 * 22_000
+    # DNA walks its rows 32 times (three phases of ten epochs, acting, V), PPO 12 times.
+    passes = 27 * 32_000 + 24 * 12_000
     assert bill.hours == pytest.approx(passes / 3600)
     assert bill.wall_hours == pytest.approx(bill.hours / cores)
     assert cost(runs, tmp_path, [], lambda run: 1000.0, jobs=1).wall_hours == bill.hours

@@ -1,12 +1,13 @@
 """What an experiment leaves behind: figures, tables, verdicts and one JSON that names them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dna.experiments.caption import caption
 from dna.experiments.finished import unfinished
 from dna.experiments.plan import Experiment, Limits, Scale, is_proxy
-from dna.experiments.results import Results
+from dna.experiments.results import PROXY, Results
 from dna.experiments.tables import as_csv, head, markdown, tables
 from dna.experiments.verdicts import COMPUTED, SIMULATED, Finding
 from dna.scores import paper_table
@@ -31,8 +32,11 @@ def verdicts(results: Results) -> dict[str, Finding]:
         elif trained and results.scale == "paper" and results.limits.interactions:
             one = Finding("not tested", one.effect, f"{results.limits.words}: not the paper's")
         elif trained and one.effect:
-            said = [results.limits.words, one.note]
-            one = Finding(one.status, one.effect, "; ".join(word for word in said if word))
+            # That other games were played is said first.
+            parts = sorted(
+                [results.limits.words, *one.note.split("; ")], key=lambda w: w != PROXY
+            )
+            one = replace(one, note="; ".join(word for word in parts if word))
         found[claim] = one
     return found
 

@@ -17,6 +17,8 @@ from dna.scores import final_average, without_gaps
 from dna.storage import read
 
 Array = npt.NDArray[np.float64]
+#: The mark of claims on other games than the paper's.
+PROXY = "proxy"
 #: Points of a curve that arms are compared on.
 GRID = 200
 
@@ -108,7 +110,7 @@ class Results:
     def short_of(self, study: str) -> str:
         """What must be said of a claim on a study: that it is a proxy, or what it lacks."""
         world = self.study(study).world
-        return "proxy" if world.proxy and self.scale != "paper" else self.shortened_in(study)
+        return PROXY if world.proxy and self.scale != "paper" else self.shortened_in(study)
 
     def shortened_in(self, study: str) -> str:
         """`shortened: 300,000 of 50,000,000 interactions`; a proxy is called that instead."""

@@ -190,7 +190,7 @@ def test_curves_pass_rainbow_where_they_do():
     late = experiment("easy").checks["C086"](rising("easy", "easy", lambda run: percent * 1.1))
     assert late.status == "not held"
     never = experiment("easy").checks["C086"](rising("easy", "easy", lambda run: 1.0))
-    assert never.effect.startswith("after inf M frames")
+    assert never.effect.startswith("after ∞ M frames")
 
 
 def test_the_median_of_57_games_is_drawn_over_games():

@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+import torch._inductor.config  # reads CXX once: here, before a test changes it
 
 from dna.batch import Experience
 from dna.compiled import Compiled, _of_its_own

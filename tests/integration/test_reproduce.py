@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 
 from dna.cli import main
-from dna.errors import NonFinite
+from dna.errors import NonFinite, Preempted
 from dna.experiments import EXPERIMENTS, execute, experiment
-from dna.experiments.cost import cost, rate, remembered, seconds
-from dna.experiments.plan import planned
+from dna.experiments.cost import cost
+from dna.experiments.plan import Limits, planned
+from dna.experiments.speed import Speed, measured, played, remembered
 from dna.experiments.toy_cost import toy_cost
 from dna.folder import RunFolder
+from dna.setup import How
+from dna.train import train
+from helpers import Stopper
+
+HOW = How(tensorboard=False, compile="off", threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +28,9 @@ def root(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
-    """Compiling takes a minute on a machine that has not done it yet."""
-    monkeypatch.setattr("dna.experiments.cost.COMPILE", "off")
+    """Compiling takes a minute on a machine that has not done it yet; images some seconds."""
+    monkeypatch.setattr("dna.experiments.speed.COMPILE", "off")
+    monkeypatch.setattr("dna.experiments.speed.IMAGES", 128)
 
 
 def words(root):
@@ -79,20 +86,29 @@ def test_the_folder_that_was_written_is_named(tmp_path, capsys):
 
 
 def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
-    """Two tiny runs at small scale, by the pool, in folders that `dna resume` knows."""
-    arguments = ["reproduce", "main", "--scale", "small", "--seeds", "1"]
-    arguments += ["--interactions", "4096", *words(tmp_path)]
+    """Short runs at small scale, by the pool; one of them was stopped on its way before."""
+    limits = Limits(seeds=1, interactions=8192)
+    begun = planned(experiment("easy"), "small", limits)[0]
+    folder = RunFolder(tmp_path / "runs" / begun.digest)
+    with pytest.raises(Preempted):
+        train(begun.config, begun.seed, folder.path, how=HOW, sinks=[Stopper(0)])
+    first = (folder.path / "metrics.jsonl").read_bytes()
+    arguments = ["reproduce", "easy", "--scale", "small", "--seeds", "1"]
+    arguments += ["--interactions", "8192", *words(tmp_path)]
     assert main([*arguments, "--json"]) == 0
     tree = json.loads(capsys.readouterr().out)
-    assert len(tree["runs"]) == 15
+    digests = {run["digest"] for run in tree["runs"]}  # shared by figure and table
+    assert len(digests) == 10
     assert tree["proxy"] is True
-    assert all(RunFolder(tmp_path / "runs" / run["digest"]).done for run in tree["runs"])
+    assert all(RunFolder(tmp_path / "runs" / digest).done for digest in digests)
     assert any(row["note"].startswith("proxy") for row in tree["verdicts"])
+    whole = (folder.path / "metrics.jsonl").read_bytes()
+    assert whole.startswith(first)
+    assert len(whole) > len(first)
+    assert json.loads((folder.path / "machine.json").read_text())["resumes"] == 1
 
 
 def test_a_failed_run_is_named_and_the_others_are_summarized(tmp_path, capsys, monkeypatch):
-    train = execute.train
-
     def failing(config, seed, folder, **options):
         if folder.name == broken.digest:
             raise NonFinite("the policy's loss is not finite")
@@ -175,48 +191,93 @@ def test_the_hours_of_the_toy_problem_are_those_of_what_is_left(tmp_path):
 
 def test_a_plan_says_what_it_measures(root, monkeypatch):
     said, seen = [], []
-    monkeypatch.setattr("dna.experiments.cost.rate", lambda run: seen.append(run) or 100.0)
+    fixed = Speed(playing=0.25, walking=0.5)
+    monkeypatch.setattr("dna.experiments.speed.measured", lambda run: seen.append(run) or fixed)
     speed = remembered(root / "speeds", said.append)
     runs = planned(experiment("time"), "paper")
-    assert sum(seconds(runs, speed)) > 0
+    assert {speed(run) for run in runs} == {fixed}
     assert len(said) == len(seen) == 4  # dna, ppo, ppg, ppo with 8 agents: one of each kind
     assert said[0] == "measuring the speed of dna on ALE/BattleZone-v5"
+    again = remembered(root / "speeds", said.append)
+    assert {again(run) for run in runs} == {fixed}
+    assert len(said) == 4
+
+
+def test_speeds_of_yesterday_are_measured_anew(tmp_path, monkeypatch):
+    seen, run = [], planned(experiment("mujoco"), "smoke")[0]
+    monkeypatch.setattr(
+        "dna.experiments.speed.measured", lambda run: seen.append(run) or Speed(1.0, 1.0)
+    )
+    remembered(tmp_path)(run)
+    path = tmp_path / "speeds.json"
+    known = json.loads(path.read_text())
+    for of_kind in known.values():
+        of_kind["when"] -= 25 * 3600
+    path.write_text(json.dumps(known))
+    remembered(tmp_path)(run)
+    assert len(seen) == 2
+
+
+def test_every_task_of_mujoco_is_played(tmp_path, monkeypatch):
+    """Ant's physics takes many times Reacher's: one task cannot stand for the others."""
+    said, every = [], planned(experiment("mujoco"), "small")
+    runs = {run.env: run for run in every if (run.study, run.arm) == ("mujoco", "DNA")}
+    monkeypatch.setattr("dna.experiments.speed.measured", lambda run: Speed(1.0, 0.5))
+    monkeypatch.setattr("dna.experiments.speed.played", lambda run: float(len(run.env)))
+    speed = remembered(tmp_path, said.append)
+    found = {env: speed(run) for env, run in runs.items()}
+    assert found["Ant-v5"] == Speed(1.0, 0.5)  # the one that was learned from
+    assert {one.walking for one in found.values()} == {0.5}
+    others = {env: one.playing for env, one in found.items() if env != "Ant-v5"}
+    assert others == {env: float(len(env)) for env in others}
+    assert said[0] == "measuring the speed of dna on Ant-v5"
+    assert said[1:] == [f"measuring {env}" for env in runs if env != "Ant-v5"]
+
+
+def test_a_speed_is_the_time_of_the_environments_and_of_the_rest():
+    run = planned(experiment("mujoco"), "smoke")[0]
+    found = measured(run)
+    assert found.playing > 0
+    assert found.walking > 0
+    assert played(run) > 0
+    row = Speed(playing=2.0, walking=0.0).seconds(run.config)
+    assert row == 2 * run.config.interactions
 
 
 def test_a_long_first_iteration_is_not_repeated(monkeypatch):
     run = planned(experiment("mujoco"), "smoke")[0]
-    spent, clock = [], iter([10.0, 10.0])
+    spent = []
     monkeypatch.setattr(
-        "dna.experiments.cost._timed", lambda work: spent.append(next(clock)) or spent[-1]
+        "dna.experiments.speed._timed", lambda work: spent.append((4.0, 6.0)) or spent[-1]
     )
-    assert rate(run) > 0
-    assert spent == [10.0]
+    assert measured(run).playing == pytest.approx(4.0 / run.config.batch)
+    assert len(spent) == 1
 
 
 def test_a_first_iteration_that_compiles_is_not_the_measurement(monkeypatch):
-    """A run of MuJoCo compiles its steps: the plan measures what comes after."""
+    """A run of MuJoCo compiles its steps: the plan measures the best of what comes after."""
     run = planned(experiment("mujoco"), "small")[0]
-    spent, clock = [], iter([30.0, 0.5])
-    monkeypatch.setattr("dna.experiments.cost.COMPILE", "auto")
-    monkeypatch.setattr(
-        "dna.experiments.cost._timed", lambda work: spent.append(next(clock)) or spent[-1]
-    )
-    assert rate(run) == pytest.approx(1024 / 0.5)
-    assert spent == [30.0, 0.5]
+    clock = iter([(0.5, 29.5), (0.3, 0.5), (0.25, 0.5), (0.3, 0.4)])
+    monkeypatch.setattr("dna.experiments.speed.COMPILE", "auto")
+    monkeypatch.setattr("dna.experiments.speed._timed", lambda work: next(clock))
+    # DNA walks its rows 32 times: three phases of ten epochs, acting, V.
+    assert measured(run) == Speed(0.3 / 1024, 0.4 / 1024 / 32)
+    assert next(clock, None) is None
 
 
 def test_hours_count_cores_and_measured_noise(tmp_path):
     """Small runs go side by side; those for images one at a time; noise is work as well."""
     cores = os.cpu_count() or 1
     runs = planned(experiment("mujoco"), "small")
-    bill = cost(runs, tmp_path, [], lambda run: 1000.0)
+    bill = cost(runs, tmp_path, [], lambda run: Speed(0.0, 0.001))
     # DNA walks its rows 32 times (three phases of ten epochs, acting, V), PPO 12 times.
     passes = 27 * 32_000 + 24 * 12_000
     assert bill.hours == pytest.approx(passes / 3600)
     assert bill.wall_hours == pytest.approx(bill.hours / cores)
-    assert cost(runs, tmp_path, [], lambda run: 1000.0, jobs=1).wall_hours == bill.hours
+    alone = cost(runs, tmp_path, [], lambda run: Speed(0.0, 0.001), jobs=1)
+    assert alone.wall_hours == bill.hours
     images = planned(experiment("noise"), "small")
-    bill = cost(images, tmp_path, [], lambda run: 100.0)
+    bill = cost(images, tmp_path, [], lambda run: Speed(0.0, 0.01))
     assert bill.wall_hours == bill.hours
     # 6 epochs, acting and V; a batch and 64 times 32 rows of three phases for the noise.
     walked = 8 + 3 * (1 + 64 * 32 / 16384)

@@ -116,8 +116,8 @@ WORKER = {"worker killed": signal.SIGKILL, "worker frozen": signal.SIGSTOP}
 SECONDS, FROZEN = 15.0, 45.0
 
 
-def environment_faults(root: Path, inside: int | None = None, workers: int = 20) -> Outcome:
-    """Every kind once in the process, and workers of Atari games killed and frozen."""
+def environment_faults(root: Path, every: int = 1, workers: int = 20) -> Outcome:
+    """Kinds in the process (each, each second…); workers of Atari games killed and frozen."""
     with timed("environment that fails") as outcome:
         work = Work("dna", "toy", source=Faulty)
         trouble = finish(work, root / "whole")
@@ -127,7 +127,7 @@ def environment_faults(root: Path, inside: int | None = None, workers: int = 20)
         def one(name: str, part: Outcome) -> None:
             _inside(root / name.replace(" ", "-"), work, name, expected, part)
 
-        shared_out(outcome, list(INSIDE)[:inside], one)
+        shared_out(outcome, list(INSIDE)[::every], one)
         if workers:
             game = Work("dna", "ALE/Qbert-v5")
             trouble = finish(game, root / "game")

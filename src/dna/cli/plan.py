@@ -26,9 +26,10 @@ def show_plan(
 ) -> None:
     """Print runs, interactions, hours, disk; what is measured is said on stderr meanwhile."""
     from dna.experiments import EXPERIMENTS
-    from dna.experiments.cost import cost, remembered
+    from dna.experiments.cost import cost
     from dna.experiments.output import folder_of
     from dna.experiments.plan import planned
+    from dna.experiments.speed import remembered
     from dna.experiments.toy_cost import toy_cost
 
     mine, toy = planned(chosen, scale, limits), None
@@ -77,8 +78,6 @@ def _print(
 
 def _hours(bill: "Cost") -> str:
     """`, about 4.1 hours one after the other (2.1 hours side by side)`"""
-    if bill.hours is None or bill.wall_hours is None:
-        return ""
     words = f", about {spoken(bill.hours)} one after the other"
     less = bill.wall_hours < bill.hours
     return f"{words} ({spoken(bill.wall_hours)} side by side)" if less else words

@@ -147,7 +147,8 @@ def answers(rows: list[dict[str, str]]) -> str:
 
 def size(tree: dict[str, Any]) -> str:
     """Runs, seeds, hours and hardware, and what was planned and not made."""
-    runs, parts = tree["runs"], []
+    runs = list({run["digest"]: run for run in tree["runs"]}.values())  # studies may share one
+    parts = []
     if runs:
         longest = max(run["interactions"] for run in runs)
         hours = sum(run["seconds"] or 0.0 for run in runs) / 3600

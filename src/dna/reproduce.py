@@ -1,11 +1,12 @@
 """From a name to figures, tables and verdicts: plan, train what is missing, measure, write."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dna.errors import BadInput, DnaError, Preempted
+from dna.errors import BadInput, DnaError, Preempted, StorageFailure
 from dna.experiments import EXPERIMENTS
 from dna.experiments.caption import caption
 from dna.experiments.execute import Failed, check_worlds, execute, unfinished, unique
@@ -17,12 +18,12 @@ from dna.experiments.output import (
     verdicts,
     write_all,
 )
-from dna.experiments.plan import Experiment, Limits, Scale, planned
+from dna.experiments.plan import Experiment, Limits, Planned, Scale, planned
 from dna.experiments.results import Results, collect
 from dna.experiments.verdicts import COMPUTED
 from dna.figures.layouts import draw
 from dna.figures.toy import draw_toy
-from dna.storage import write_json
+from dna.storage import make_folder, write_json
 from dna.task import Place, Task
 from dna.toy import run_toy
 
@@ -67,18 +68,15 @@ def reproduce(
     """
     watcher = watcher or Watcher()
     check_cut(experiment, limits)
+    make_folder(where.out)  # refused now, not after hours of training
     runs = planned(experiment, scale, limits)
     check_worlds(unfinished(runs, where.runs))
     try:
         failed = execute(runs, where.runs, scale, place, watcher.tasks)
     except Preempted:
-        raise Preempted("stopped; the same command goes on where it was") from None
-    tree = summarize(experiment, scale, where, limits, watcher)
-    if failed:
-        tree |= {"failed": [str(one) for one in failed]}
-        write_json(folder_of(experiment, scale, where.out, limits) / "experiment.json", tree)
-        raise RunsFailed(failed, len(unique(runs)), tree)
-    return tree
+        text = "stopped; the same command goes on where it was, --finished shows what there is"
+        raise Preempted(text) from None
+    return summarize(experiment, scale, where, limits, watcher, failed)
 
 
 def check_cut(experiment: Experiment, limits: Limits | None) -> None:
@@ -93,42 +91,59 @@ def summarize(
     where: Where,
     limits: Limits | None = None,
     watcher: Watcher | None = None,
+    failed: Sequence[Failed] | None = None,
 ) -> dict[str, Any]:
-    """Figures, tables and verdicts of whatever is finished."""
+    """Figures, tables and verdicts of whatever is finished; then says what failed.
+
+    `failed`: of the runs just made. Without it nothing was made, and nothing is measured.
+    """
     watcher = watcher or Watcher()
     folder = folder_of(experiment, scale, where.out, limits)
     runs = planned(experiment, scale, limits)
     results = collect(experiment, scale, runs, where.runs, limits)
-    results = replace(results, extra=_extra(results, folder, watcher))
+    results = replace(results, extra=_extra(results, folder, watcher, failed is not None))
+    failed = [*(failed or ()), *(_unreadable(*one) for one in results.damaged)]
     watcher.words("drawing")
     pictures = draw(results)
     if "toy" in results.extra:
         toy = run_toy(folder / "toy", scale, seeds=results.limits.seeds)
         pictures["figure.png"] = draw_toy(toy, caption(results))
-    return write_all(results, folder, pictures)
+    tree = write_all(results, folder, pictures)
+    if failed:
+        tree |= {"failed": [str(one) for one in failed]}
+        write_json(folder / "experiment.json", tree)
+        raise RunsFailed(failed, len(unique(runs)), tree)
+    return tree
 
 
-def _extra(results: Results, folder: Path, watcher: Watcher) -> dict[str, Any]:
+def _unreadable(run: Planned, words: str) -> Failed:
+    """A finished run whose files somebody damaged."""
+    return Failed(run, f"{words}; delete its folder to train it anew", StorageFailure.exit_code)
+
+
+def _extra(results: Results, folder: Path, watcher: Watcher, anew: bool) -> dict[str, Any]:
     """What is measured after the runs, once: it is kept with the runs that it is of.
 
     Without runs there is nothing to know it by again: it is asked for anew.
     """
-    kept = read_experiment(folder) or {}
+    kept: dict[str, Any] = {}
+    with suppress(StorageFailure):  # a file that is damaged is about to be written anew
+        kept = read_experiment(folder) or {}
     runs = sorted(one.run.digest for one in results.outcomes)
     same = runs and sorted(run["digest"] for run in kept.get("runs", [])) == runs
     found: dict[str, Any] = {}
     for name, measure in results.experiment.extra.items():
-        old = kept.get("extra", {}).get(name)
-        found[name] = (
-            old if same and old is not None else measure(results, folder, watcher.words)
-        )
+        old = kept.get("extra", {}).get(name) if same or (not runs and not anew) else None
+        if old is None and anew:
+            old = measure(results, folder, watcher.words)
+        found |= {name: old} if old is not None else {}
     return found
 
 
 def all_verdicts(
     scale: Scale, where: Where, limits: Limits | None = None, only: Experiment | None = None
 ) -> list[dict[str, str]]:
-    """Every claim of the paper: as its experiment found, or as can be computed without runs.
+    """Every claim of the paper: as its experiment found, or of the runs that are finished.
 
     Where only cut experiments are there, the largest is taken and its folder is named.
     `only`: the claims of one experiment.
@@ -137,7 +152,9 @@ def all_verdicts(
     for one in EXPERIMENTS if only is None else (only,):
         found = largest(one, scale, where.out, limits or Limits())
         if found is None:
-            rows += verdict_rows(verdicts(Results(one, scale, ())))
+            runs = planned(one, scale, limits) if where.runs.is_dir() else ()
+            found_runs = collect(one, scale, runs, where.runs, limits)
+            rows += verdict_rows(verdicts(found_runs))
             continue
         folder, tree = found
         cut = folder != folder_of(one, scale, where.out)

@@ -2,15 +2,17 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dna.cli import main
-from dna.errors import NonFinite, Preempted
+from dna.errors import NonFinite, Preempted, StorageFailure
 from dna.experiments import EXPERIMENTS, execute, experiment
 from dna.experiments.cost import cost
 from dna.experiments.plan import Limits, planned
+from dna.experiments.results import collect
 from dna.experiments.speed import Speed, measured, played, remembered
 from dna.experiments.toy_cost import toy_cost
 from dna.folder import RunFolder
@@ -129,6 +131,56 @@ def test_a_failed_run_is_named_and_the_others_are_summarized(tmp_path, capsys, m
     assert main(arguments) == 0
     tree = json.loads((tmp_path / "out" / "fig06-smoke" / "experiment.json").read_text())
     assert "failed" not in tree
+
+
+def test_what_is_finished_is_shown_without_training(tmp_path, capsys):
+    """One run of three; `--claims` finds it as well, before anything was written."""
+    begun = planned(experiment("main"), "smoke")[0]
+    train(begun.config, begun.seed, tmp_path / "runs" / begun.digest, how=HOW)
+    assert main(["reproduce", "main", "--claims", "--scale", "smoke", *words(tmp_path)]) == 0
+    assert not (tmp_path / "out").exists()
+    arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
+    assert main([*arguments, "--finished", "--json"]) == 0
+    tree = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [run["digest"] for run in tree["runs"]] == [begun.digest]
+    assert tree["missing"] == 2
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", ["", '{"iteration": 0, "interact'])
+def test_a_damaged_run_costs_its_own_point(damage, tmp_path, capsys):
+    arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
+    assert main(arguments) == 0
+    broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
+    (tmp_path / "runs" / broken.digest / "metrics.jsonl").write_text(damage)
+    capsys.readouterr()
+    assert main(arguments) == StorageFailure.exit_code
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "1 of 3 runs failed; PPG in MinAtar/Breakout-v1, seed 0:" in error
+    assert "metrics.jsonl: " in error
+    assert error.endswith("delete its folder to train it anew")
+    folder = tmp_path / "out" / "fig06-smoke"
+    tree = json.loads((folder / "experiment.json").read_text())
+    assert {run["arm"] for run in tree["runs"]} == {"DNA", "PPO (2x)"}
+    (folder / "experiment.json").write_text("{")  # ours, and written anew
+    shutil.rmtree(tmp_path / "runs" / broken.digest)
+    assert main(arguments) == 0
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_training(tmp_path, capsys):
+    (tmp_path / "out").write_text("a file")
+    arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
+    assert main(arguments) == StorageFailure.exit_code
+    assert not (tmp_path / "runs").exists()
+    assert "out: " in capsys.readouterr().err
+
+
+def test_runs_that_studies_share_are_counted_once(tmp_path):
+    """Walker2d's DNA belongs to figure 13 and to its λ."""
+    chosen = experiment("mujoco")
+    runs = planned(chosen, "small")
+    found = collect(chosen, "small", runs, tmp_path)
+    assert (len(runs), found.missing) == (54, 51)
 
 
 def test_a_failed_process_does_not_end_the_others(tmp_path, monkeypatch):
@@ -352,8 +404,8 @@ def test_the_noise_of_smoke_runs_gives_no_warning(root, capsys):
         (["main", "--seeds", "0"], "seeds"),
         (["fig03"], "figure 3 of the paper is a drawing"),
         (["fig99", "--claims"], "no such experiment"),
-        (["main", "--claims", "--plan"], "--claims and --plan"),
-        (["--claims", "--plan"], "--claims and --plan"),
+        (["main", "--claims", "--plan"], "--claims, --plan, --finished: ask for one"),
+        (["main", "--finished", "--plan"], "--claims, --plan, --finished: ask for one"),
         (["toy", "--scale", "smoke", "--interactions", "64"], "--interactions: toy trains no"),
         (["toy", "--interactions", "64", "--plan"], "--interactions: toy trains no agent"),
     ],

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from dna.errors import StorageFailure
 from dna.experiments import experiment
 from dna.experiments.output import verdict_rows
-from dna.experiments.plan import Limits
+from dna.experiments.plan import Limits, cut
 from dna.experiments.verdicts import Finding
 from dna.reproduce import Where, all_verdicts
 
@@ -20,7 +21,7 @@ def written(tmp_path):
     def write(cut, runs, missing, effect, scale="small"):
         found = dict.fromkeys(experiment("ablation").checks, Finding("held", effect, "proxy"))
         tree = {"verdicts": verdict_rows(found), "missing": missing}
-        tree["runs"] = [{"interactions": 1000} for _ in range(runs)]
+        tree["runs"] = [{"digest": f"{i}", "interactions": 1000} for i in range(runs)]
         folder = tmp_path / f"tab04-{scale}{cut}"
         folder.mkdir()
         (folder / "experiment.json").write_text(json.dumps(tree))
@@ -66,3 +67,30 @@ def test_what_is_computed_does_not_come_from_a_cut(tmp_path):
     (folder / "experiment.json").write_text(json.dumps(tree))
     rows = all_verdicts("small", Where(tmp_path / "runs", tmp_path))
     assert next(r for r in rows if r["id"] == "C011")["note"] == "computed, not trained"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[1]",
+        '{"missing": 0, "runs": [{}], "verdicts": []}',
+        '{"missing": 0, "runs": []}',
+        '{"missing": 0, "runs": [], "verdicts": [1]}',
+        '{"missing": "no", "runs": [], "verdicts": []}',
+    ],
+)
+def test_a_damaged_experiment_is_named_and_how_to_mend_it(text, tmp_path):
+    (tmp_path / "tab04-small").mkdir()
+    (tmp_path / "tab04-small/experiment.json").write_text(text)
+    with pytest.raises(StorageFailure, match=r"tab04-small/experiment.json: .*delete it, "):
+        row(tmp_path)
+
+
+def test_what_is_asked_for_as_it_is_anyway_is_no_cut():
+    chosen = experiment("mujoco")
+    assert cut(chosen, "small", Limits(seeds=3)) == Limits()
+    assert cut(chosen, "small", Limits(3, 1_000_000)) == Limits()
+    for other in (Limits(seeds=5), Limits(3, 5000), Limits(interactions=2_000_000)):
+        assert cut(chosen, "small", other) == other
+    assert cut(experiment("toy"), "small", Limits(seeds=10)) == Limits(seeds=10)

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from dna.experiments.compare import (
+    DRAWS,
     Sampled,
     combined,
     interval,
@@ -80,7 +81,7 @@ def test_intervals_of_interquartile_means_hold_it_too(games, seeds, monkeypatch)
 def test_one_seed_has_no_interval():
     assert interval(np.mean, {"a": [1.0], "b": [2.0]}) is None
     one = sampled_rows(np.array([2.0]), same, "x")
-    assert (one.value, one.span, one.over) == (2.0, None, "one of seeds")
+    assert (one.value, one.span, one.over) == (2.0, None, "one seed")
     # What is computed of it has none either, and says the same.
     both = combined(percent, one, sampled_rows(np.array([1.0, 3.0]), same, "y"))
     assert (both.value, both.span, both.over) == (0.0, None, "one of seeds")
@@ -134,7 +135,8 @@ def test_intervals_may_be_open():
 
 def test_draws_without_an_end_give_no_warning(recwarn):
     """σ without an upper bound in some draws, with few measurements: as of smoke runs."""
-    open_above = Sampled(1.0, np.r_[np.ones(1900), np.full(100, np.inf)], freedom=3)
+    many = np.r_[np.ones(DRAWS - 1000), np.full(1000, np.inf)]
+    open_above = Sampled(1.0, many, freedom=3)
     found = combined(np.divide, open_above, sampled_rows(np.array([1.0, 2.0]), same, "x"))
     assert found.span[1] == np.inf
     assert not recwarn.list

@@ -8,6 +8,7 @@ import pytest
 
 from dna.experiments import EXPERIMENTS, construction, experiment, proofs
 from dna.experiments.arms import WIDE, best, better, monotone, similar, spread
+from dna.experiments.caption import caption
 from dna.experiments.compare import Sampled
 from dna.experiments.output import as_csv, folder_of, markdown, tables, verdicts
 from dna.experiments.plan import Arm, Experiment, Limits, Study, planned
@@ -219,7 +220,7 @@ def test_what_was_cut_short_is_said_and_stands_apart():
     made = replace(results(), experiment=checked, limits=Limits(2, 5000))
     found = verdicts(made)["C001"]
     assert found.status == "held"
-    assert "cut to 2 seed(s) of 5,000 interactions" in found.note
+    assert "with 2 seeds of 5,000 interactions" in found.note
     assert folder_of(MADE, "small", Path("x"), made.limits) == Path("x/figXX-small-2seeds-5000")
     assert folder_of(MADE, "small", Path("x"), Limits()) == Path("x/figXX-small")
     assert verdicts(replace(made, scale="paper"))["C001"].status == "not tested"
@@ -254,9 +255,14 @@ def test_seeds_are_counted_as_they_are_finished():
     gone = next(r for r in runs if (r.study, r.arm, r.seed) == ("mujoco", "PPO", 1))
     made = Results(chosen, "small", tuple(outcome(r, 5.0) for r in runs if r is not gone))
     assert made.shortened_in("lambda") == "shortened: 2 of 30 seeds"
-    assert made.shortened_in("mujoco") == "shortened: 1 of 30 seeds"
+    assert made.shortened_in("mujoco") == "shortened: 1 to 2 of 30 seeds"
     note = chosen.checks["C114"](made).note
-    assert "shortened: 2 of 30 seeds; not finished: DNA (1 of 3 runs), DNA (λ_π=0.8)" in note
+    said = "shortened: 2 of 30 seeds; MuJoCo's tasks are v5, the paper's v2; not finished: DNA"
+    assert f"{said} (1 of 3 runs), DNA (λ_π=0.8)" in note
+    assert caption(made).startswith(
+        "mujoco shortened: 1 to 2 of 30 seeds; MuJoCo's tasks are v5, the paper's v2; "
+        "lambda shortened: 2 of 30 seeds; not finished: "
+    )
     proxy = better("s", "good", "bad")(results(seeds=2))
     assert "not finished: good (5 of 15 runs), bad (5 of 15 runs)" in proxy.note
     assert "not finished" not in better("s", "good", "bad")(results()).note
@@ -328,4 +334,6 @@ def test_simulations_of_games_are_not_tests_of_them():
     ],
 )
 def test_what_the_paper_had_more_of_is_said(name, scale, limits, said):
-    assert Results(experiment(name), scale, (), limits=limits).shortened == said
+    found = Results(experiment(name), scale, (), limits=limits)
+    for study in experiment(name).studies:
+        assert found.shortened_in(study.name) == said

@@ -32,7 +32,9 @@ Examples:
 
   dna reproduce ablation --scale small --plan
 
-  dna reproduce fig13 --scale small --seeds 3
+  dna reproduce fig13 --scale small --seeds 2
+
+  dna reproduce mujoco --finished
 
   dna reproduce --claims
 
@@ -50,6 +52,9 @@ def reproduce(
     ] = "small",
     plan: Annotated[bool, typer.Option("--plan", help="Only say what it would take")] = False,
     claims: Annotated[bool, typer.Option("--claims", help="Verdicts: NAME's, or all")] = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Show what is finished, train nothing")
+    ] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Fewer (or more) seeds")] = None,
     interactions: Annotated[int | None, typer.Option(min=1, help="Shorter runs")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time [cores]")] = None,
@@ -60,12 +65,14 @@ def reproduce(
     gpus_per_run: places.GpusPerRun = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables")] = False,
 ) -> None:
-    from dna.experiments.plan import Limits
-    from dna.reproduce import Where, check_cut
+    from dna.experiments.output import folder_of
+    from dna.experiments.plan import Limits, cut
+    from dna.reproduce import Where, check_cut, summarize
     from dna.reproduce import reproduce as run
 
     where, limits = Where(runs, out), Limits(seeds, interactions)
-    chosen = _chosen(name, plan, claims)
+    chosen = _chosen(name, plan, claims, finished)
+    limits = limits if chosen is None else cut(chosen, scale, limits)
     if chosen is None or claims:
         return _claims(chosen, scale, where, limits, as_json)
     check_cut(chosen, limits)
@@ -73,18 +80,19 @@ def reproduce(
         return show_plan(chosen, scale, limits, where, jobs, as_json)
     where_to = places.the_place(jobs, ray, cpus_per_run, gpus_per_run)
     with where_to as place, _watching(chosen) as watcher:
-        tree = run(chosen, scale, where, limits, place, watcher)
-    from dna.experiments.output import folder_of
-
+        if finished:
+            tree = summarize(chosen, scale, where, limits, watcher)
+        else:
+            tree = run(chosen, scale, where, limits, place, watcher)
     _tell(tree, folder_of(chosen, scale, out, limits), as_json)
 
 
-def _chosen(name: str | None, plan: bool, claims: bool) -> "Experiment | None":
+def _chosen(name: str | None, plan: bool, claims: bool, finished: bool) -> "Experiment | None":
     """What was asked for; None: the claims of every experiment."""
     from dna.experiments import experiment
 
-    if claims and plan:
-        raise BadInput("--claims and --plan: ask for one of them; claims run nothing")
+    if sum((claims, plan, finished)) > 1:
+        raise BadInput("--claims, --plan, --finished: ask for one of them; none of them trains")
     if name is None and not claims:
         raise BadInput("NAME: which experiment? `dna list experiments` shows all")
     return None if name is None else experiment(name)

@@ -14,7 +14,7 @@ from dna.experiments.compare import Sampled, combined, percent, rank_correlation
 from dna.experiments.measures import score_of
 from dna.experiments.plan import Check
 from dna.experiments.results import Results
-from dna.experiments.verdicts import Finding, judged, noted, spoken, trained
+from dna.experiments.verdicts import Finding, judged, judged_all, noted, spoken, trained
 
 #: What counts as "similar" or "small": relative difference in percent.
 MARGIN = 15.0
@@ -58,7 +58,7 @@ def best(study: str, wanted: str, among: Sequence[str]) -> Check:
         digits = results.study(study).world.digits
         words = ", ".join(f"{arm} {one.value:.{digits}f}" for arm, one in scores.items())
         effect = f"{words}; {wanted} against the best other: {spoken(lead)}"
-        one = judged(lead, effect, 0.0)
+        one = judged_all([combined(percent, scores[wanted], o) for o in others], lead, effect)
         said = [one.note] + [f"{first} is first"] * (first != wanted)
         return replace(one, note="; ".join(filter(None, said)))
 
@@ -116,9 +116,7 @@ def monotone(
 
 
 def _correlations(x: Sequence[float], ys: Sequence[object]) -> object:
-    columns = np.stack([np.asarray(y, float) for y in ys], axis=-1)
-    found = [rank_correlation(x, row.tolist()) for row in columns.reshape(-1, len(x))]
-    return np.array(found) if columns.ndim > 1 else found[0]
+    return rank_correlation(x, np.stack([np.asarray(y, float) for y in ys], axis=-1))
 
 
 def compared(results: Results, study: str, ours: str, theirs: str) -> Sampled | None:

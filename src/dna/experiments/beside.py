@@ -9,16 +9,10 @@ from math import isfinite
 import numpy as np
 
 from dna.experiments import finished, lambda_levels
-from dna.experiments.compare import (
-    Sampled,
-    combined,
-    interval,
-    iqm,
-    percent,
-    same,
-    sampled_rows,
-)
+from dna.experiments.compare import Sampled, interval, iqm, quotient, same, sampled_rows
 from dna.experiments.fig02_noise_scale import PHASES
+from dna.experiments.fig13_mujoco import task_of
+from dna.experiments.fig13_mujoco import tasks as mujoco_gaps
 from dna.experiments.measures import time_of
 from dna.experiments.noise_levels import ARM, STUDY, authors_level, level
 from dna.experiments.plan import Study
@@ -43,6 +37,8 @@ from dna.scores import atari_game
 END, AUTHORS, PAIRED = "σ at the end", "σ at the end (authors' form)", "σ at the end (paired)"
 FORMS = (END, AUTHORS, PAIRED)
 SPAN, RATIO, TOLD = "95 %", "policy / value", "not told from noise"
+#: Below so many, nothing is cut off of them: their interquartile mean is their mean.
+FEWEST_SEEDS = 4
 
 
 def tables(results: Results) -> dict[str, list[Row]]:
@@ -96,7 +92,7 @@ def _ratio_cells(outcome: Outcome) -> Row:
     policy, value = level(outcome, "policy"), level(outcome, "value")
     if policy is None or value is None:
         return {END: TOLD}
-    found = combined(np.divide, policy, value)
+    found = quotient(policy, value)
     return {END: number(found.value) if isfinite(found.value) else TOLD, SPAN: _span(found)}
 
 
@@ -177,35 +173,31 @@ def times_table(results: Results, study: Study) -> list[Row]:
 
 def tasks(results: Results, study: Study) -> list[Row]:
     """A row for each task: returns of different tasks have no common scale, hence no total."""
-    rows = []
+    rows, gaps = [], mujoco_gaps(results)
     for env in study.world.envs[results.scale]:
         row = {"task": env, "unit": "return"}
         for arm in study.arms:
             seen = finished.table(results, study.name, arm.name).get(env, [])
-            span = interval(iqm, {env: seen}) if seen else None
             row |= {f"{arm.name} seeds": str(len(seen)), arm.name: mean_and_error(seen)}
-            row[f"{arm.name} IQM"] = number(iqm(np.array(seen)) if seen else None)
-            words = f"{span[0]:,.1f} – {span[1]:,.1f}" if span else ""
-            row[f"{arm.name} IQM 95 %"] = words
-        rows.append(row | _first_two(results, study, env))
+            row |= _middle(arm.name, env, seen)
+        gap = gaps.get(task_of(env))
+        row["DNA against PPO [95 %]"] = spoken(gap) if gap else ""
+        row["paper: DNA is"] = "better" if task_of(env) in MUJOCO_BETTER else "similar"
+        rows.append(row)
     return rows
 
 
-def _first_two(results: Results, study: Study, env: str) -> Row:
-    """The first arm against the second, and what the paper says of them on this task."""
-    ours, theirs = (finished.table(results, study.name, arm.name) for arm in study.arms[:2])
-    words = ""
-    if env in ours and env in theirs:
-        pair = (
-            sampled_rows(np.array(found[env]), same, f"{env}/{arm.name}")
-            for found, arm in zip((ours, theirs), study.arms, strict=False)
-        )
-        gap = combined(percent, *pair)
-        span = gap.span
-        words = f"{gap.value:+.1f}" + (f" [{span[0]:+.1f}, {span[1]:+.1f}]" if span else "")
-    names = " against ".join(arm.name for arm in study.arms[:2])
-    said = "better" if env.partition("-v")[0] in MUJOCO_BETTER else "similar"
-    return {f"{names}, % [95 %]": words, "paper: DNA is": said}
+def _middle(arm: str, env: str, seen: Sequence[float]) -> Row:
+    """The interquartile mean; of fewer than four seeds that is the mean: its interval."""
+    if len(seen) < FEWEST_SEEDS:
+        span = sampled_rows(np.array(seen), same, f"{arm}/{env}").span if seen else None
+        return {f"{arm} 95 %": _ends_of(span)}
+    cells = {f"{arm} IQM": number(iqm(np.array(seen)))}
+    return cells | {f"{arm} IQM 95 %": _ends_of(interval(iqm, {env: seen}))}
+
+
+def _ends_of(span: tuple[float, float] | None) -> str:
+    return f"{span[0]:,.1f} – {span[1]:,.1f}" if span else ""
 
 
 def medians(results: Results) -> list[Row]:

@@ -3,14 +3,13 @@
 from dna.config import Config, Linear
 from dna.experiments.finished import unfinished
 from dna.experiments.published import own_games
-from dna.experiments.results import Results
+from dna.experiments.results import MUJOCO, Results
 from dna.experiments.sizes import configure
 from dna.experiments.worlds import SOLVED, minatar_game
 from dna.toy_data import SCALES, settings_of
 
 PROXY = "proxy: MinAtar, not the paper's games"
 OTHER = "other environments than the paper's"
-MUJOCO = "MuJoCo's tasks are v5, the paper's v2"
 ANNEALED = "what is annealed, is annealed over the shortened length"
 
 
@@ -19,11 +18,12 @@ def caption(results: Results, study: str | None = None) -> str:
     names = [one.name for one in results.experiment.studies]
     chosen = [study] if study in names else names
     parts = ["smoke scale: shows that the wiring holds"] if results.scale == "smoke" else []
+    short = _shortened(results, chosen)
     for name in chosen:
         envs = results.study(name).world.envs[results.scale]
         other = PROXY if any(map(minatar_game, envs)) else OTHER
         played = own_games(results.study(name), results.scale)
-        parts.append(results.shortened_in(name) if played else other)
+        parts.append(short[name] if played else other)
         parts.append(MUJOCO if set(envs) & set(SOLVED) else "")
         parts.append(ANNEALED if played and _annealed(results, name) else "")
         if results.scale == "small" and PROXY in parts:
@@ -34,6 +34,15 @@ def caption(results: Results, study: str | None = None) -> str:
         parts.append(_toy(results))
     parts.append(unfinished(results, study if study in names else None))
     return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
+def _shortened(results: Results, names: list[str]) -> dict[str, str]:
+    """Study → what the paper had more of, with the study's name where they differ."""
+    found = {name: results.shortened_in(name) for name in names}
+    apart = len({words for words in found.values() if words}) > 1
+    return {
+        name: f"{name} {words}" if apart and words else words for name, words in found.items()
+    }
 
 
 def _annealed(results: Results, name: str) -> bool:

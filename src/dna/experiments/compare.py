@@ -25,9 +25,11 @@ from dna.toy import student
 
 Array = npt.NDArray[np.float64]
 Scores = Mapping[str, Sequence[float]]  # game → scores of its seeds
-DRAWS = 2000
+#: So many that the ends of an interval do not depend on which were drawn.
+DRAWS = 20_000
+#: Of whole sets of scores, for tables: one by one, hence fewer.
+RESAMPLES = 2000
 LEVEL = 0.95
-Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,18 @@ class Sampled:
     freedom: float = inf  # Student's ν; infinite: percentiles of the draws as they are
     #: The draws with what they rest on this many times as far from its mean.
     stretched: Callable[[float], Array] | None = None
+    least: float = -inf  # what it cannot be less than
 
     @cached_property
     def span(self) -> tuple[float, float] | None:
         """The 95 % interval; an end may be infinite."""
+        return self.between(LEVEL)
+
+    def between(self, level: float) -> tuple[float, float] | None:
+        """The interval of another level."""
         if self.draws is None:
             return None
-        return percentiles(self.stretch(stretch_of(self.freedom)))
+        return percentiles(self.stretch(stretch_of(self.freedom, level)), level, self.least)
 
     def stretch(self, factor: float) -> Array:
         """The draws, as far from the mean as few seeds leave it uncertain."""
@@ -60,12 +67,16 @@ class Sampled:
         return self.value + factor * (self.draws - self.value)
 
 
-def stretch_of(freedom: float) -> float:
+def stretch_of(freedom: float, level: float = LEVEL) -> float:
     """t_ν / z."""
-    return 1.0 if freedom == inf else student(freedom, LEVEL) / Z
+    if freedom == inf:
+        return 1.0
+    return student(freedom, level) / NormalDist().inv_cdf((1 + level) / 2)
 
 
-def percentiles(draws: Array) -> tuple[float, float] | None:
+def percentiles(
+    draws: Array, level: float = LEVEL, least: float = -inf
+) -> tuple[float, float] | None:
     """The middle 95 %; None where no draw is a number.
 
     A draw that is not a number, such as ∞ / ∞, may be anything: it counts at both ends. Left
@@ -75,12 +86,12 @@ def percentiles(draws: Array) -> tuple[float, float] | None:
     if lost.all():
         return None
     # Draws themselves, never between two of them: one may be infinite.
-    low = np.quantile(np.where(lost, -inf, draws), (1 - LEVEL) / 2, method="lower")
-    high = np.quantile(np.where(lost, inf, draws), (1 + LEVEL) / 2, method="higher")
-    return float(low), float(high)
+    low = np.quantile(np.where(lost, least, draws), (1 - level) / 2, method="lower")
+    high = np.quantile(np.where(lost, inf, draws), (1 + level) / 2, method="higher")
+    return max(least, float(low)), float(high)
 
 
-def combined(function: Callable[..., Any], *parts: Sampled) -> Sampled:
+def combined(function: Callable[..., Any], *parts: Sampled, least: float = -inf) -> Sampled:
     """What a function, of numbers or arrays element by element, makes of sampled numbers."""
     value = float(function(*(part.value for part in parts)))
     still = [part for part in parts if part.draws is None]
@@ -95,7 +106,12 @@ def combined(function: Callable[..., Any], *parts: Sampled) -> Sampled:
     # Games are drawn the same for all arms: a second arm adds nothing to what is known.
     together = over == "games"
     freedom = min(p.freedom for p in parts) if together else _freedom(function, parts)
-    return Sampled(value, stretched(1.0), over, freedom, stretched)
+    return Sampled(value, stretched(1.0), over, freedom, stretched, least)
+
+
+def quotient(ours: Sampled, theirs: Sampled) -> Sampled:
+    """Of two numbers that are not negative: ∞ / ∞ may be anything from zero on."""
+    return combined(np.divide, ours, theirs, least=0.0)
 
 
 def _freedom(function: Callable[..., Any], parts: Sequence[Sampled]) -> float:
@@ -138,10 +154,11 @@ def sampled_rows(
     rows: Array, statistic: Callable[[Array], Any], stream: str, over: str = "seeds"
 ) -> Sampled:
     """A statistic of the mean of rows [n, …], the mean drawn anew; along the last axes only."""
-    mean = rows.mean(axis=0)
+    # A mean of equal numbers may differ from them in its last digit, and seem to be higher.
+    mean = np.where(np.ptp(rows, axis=0) == 0, rows[0], rows.mean(axis=0))
     value, count = float(statistic(mean)), len(rows)
     if count < 2:
-        return Sampled(value, None, f"one of {over}")
+        return Sampled(value, None, f"one {over.removesuffix('s')}")
     # Weights that are normal give the mean's own standard error in every column of the rows.
     half = generator(0, f"bootstrap/{stream}").normal(size=(DRAWS // 2, count))
     weights = np.concatenate([half, -half])
@@ -182,7 +199,7 @@ def interval(statistic: Callable[[Array], float], scores: Scores) -> tuple[float
         return None
     rng, counts = generator(0, "bootstrap"), [len(found) for found in scores.values()]
     value = statistic(_redrawn(scores, None))
-    draws = np.array([statistic(_redrawn(scores, rng)) for _ in range(DRAWS)])
+    draws = np.array([statistic(_redrawn(scores, rng)) for _ in range(RESAMPLES)])
     spread = [np.var(found, ddof=1) / len(found) for found in scores.values()]
     known = sum(v**2 / (n - 1) for v, n in zip(spread, counts, strict=True))
     freedom = sum(spread) ** 2 / known if known > 0 else inf
@@ -198,18 +215,16 @@ def _redrawn(scores: Scores, rng: np.random.Generator | None) -> Array:
     return np.concatenate(rows)
 
 
-def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
-    """Spearman's ρ: how nearly one grows with the other."""
+def rank_correlation(x: Sequence[float], y: Any) -> Any:
+    """Spearman's ρ: how nearly y […, n] grows with x [n]; zero where either is constant."""
     a, b = (_ranks(np.asarray(values, float)) for values in (x, y))
-    if np.std(a) == 0 or np.std(b) == 0:
-        return 0.0
-    return float(np.corrcoef(a, b)[0, 1])
+    a, b = (ranks - ranks.mean(axis=-1, keepdims=True) for ranks in (a, b))
+    size = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
+    return np.divide((a * b).sum(axis=-1), size, where=size > 0, out=np.zeros_like(size))
 
 
 def _ranks(values: Array) -> Array:
-    """Ranks, the mean of them where values are equal."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(count)
-    first = last - count
-    ranks: Array = ((first + last - 1) / 2)[place]
+    """Ranks along the last axis, the mean of them where values are equal."""
+    mine, other = values[..., :, None], values[..., None, :]
+    ranks: Array = (other < mine).sum(axis=-1) + ((other == mine).sum(axis=-1) - 1) / 2
     return ranks

@@ -13,12 +13,14 @@ from dna.batch import Experience
 from dna.config import SGD, AnyPhase, Policy, WarmUp
 from dna.envs import Making, make
 from dna.experiments.proofs import Proof
+from dna.flat import FlatWeights
 from dna.networks import Networks
 from dna.phases import freeze, loss
 from dna.presets import preset
 from dna.presets.tables import TABLES
 from dna.rollout import Collector
 from dna.spaces import ActionSpec, ObservationSpec, Stack
+from dna.steps import make_steps
 from dna.tweak import tweak
 
 ATARI = ObservationSpec("image", (84, 84, 4), "uint8", Stack(108_000))
@@ -69,10 +71,21 @@ def distillation_moves_the_policy_only() -> Proof:
 
 def phases_read_the_rollout() -> Proof:
     """All of DNA's phases read the present rollout, each with its own settings."""
-    phases = preset("tuned.dna").phases
-    kinds = [phase.kind for phase in phases]
-    good = all(phase.reads == "rollout" for phase in phases)
-    return good and kinds == ["policy", "value", "distil"], "rollout only: " + ", ".join(kinds)
+    config = preset("tuned.dna")
+    kinds = [phase.kind for phase in config.phases]
+    good = all(phase.reads == "rollout" for phase in config.phases)
+    good &= config.replay_length == 0 and kinds == ["policy", "value", "distil"]
+    adams, settings = _adams(), {phase.sgd for phase in config.phases}
+    text = f"rollout only: {', '.join(kinds)}; {adams} optimizers, {len(settings)} settings"
+    return good and adams == len(kinds) == len(settings), text
+
+
+def _adams() -> int:
+    """Optimizers with moments of their own that DNA's three phases step with."""
+    config = preset("small.dna")
+    networks = Networks(config, VECTOR, ACTIONS)
+    steps = make_steps(config, networks, FlatWeights(networks), compile="off")
+    return len({id(step.optimizer) for step in steps.values()})
 
 
 #: Every model of figures 6, 7 and 10, by its network.

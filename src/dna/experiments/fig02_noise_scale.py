@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from dna.experiments import proofs, published
-from dna.experiments.compare import Sampled, combined
+from dna.experiments.compare import Sampled, combined, quotient
 from dna.experiments.lambda_levels import moves
 from dna.experiments.lambda_noise import measure_lambdas
 from dna.experiments.noise_levels import (
@@ -29,6 +29,7 @@ from dna.experiments.verdicts import (
     Finding,
     identity,
     judged,
+    judged_all,
     not_tested,
     noted,
     spoken,
@@ -97,7 +98,7 @@ def ratio(least: float, most: float = inf) -> Check:
         policy, value = mean_level(results, "policy"), mean_level(results, "value")
         if policy is None or value is None:
             return None
-        found = combined(np.divide, policy, value)
+        found = quotient(policy, value)
         parts = f"({spoken(policy, '.1f', '')} / {spoken(value, '.1f', '')})"
         theirs = f"the paper's {published.NOISE_RATIO:g}"
         effect = f"σ_π / σ_V = {spoken(found, '.1f', '')} {parts}; {theirs}"
@@ -115,7 +116,7 @@ def change(phase: str, low: float, high: float) -> Check:
         first, last = levels(results, phase, start=True), levels(results, phase)
         if not first or not last:
             return None
-        games = {env: combined(np.divide, last[env], first[env]) for env in last}
+        games = {env: quotient(last[env], first[env]) for env in last}
         found = over_games(games)
         effect = f"σ(end) / σ(start) = {spoken(found, '.2f', '')} over {len(games)} games"
         return judged(found, effect, low, high)
@@ -128,9 +129,12 @@ def lowest(results: Results) -> Finding | None:
     known = _all_phases(results, mean_level)
     if known is None:
         return None
-    step = combined(lambda p, v, d: np.minimum(p / v, v / d), *known.values())
+    policy, value, distil = known.values()
+    steps = quotient(policy, value), quotient(value, distil)
+    step = combined(lambda p, v, d: np.minimum(p / v, v / d), policy, value, distil, least=0.0)
     words = ", ".join(f"{phase} {spoken(one, '.1f', '')}" for phase, one in known.items())
-    return judged(step, f"σ: {words}; smaller step {spoken(step, '.2f', ' ×')}", 1.0)
+    effect = f"σ: {words}; smaller step {spoken(step, '.2f', ' ×')}"
+    return judged_all(steps, step, effect, 1.0)
 
 
 def steady(results: Results) -> Finding | None:
@@ -148,10 +152,10 @@ def on_every_game(results: Results) -> Finding | None:
     policy, value = levels(results, "policy"), levels(results, "value")
     if not policy or not value:
         return None
-    found = {env: combined(np.divide, policy[env], value[env]) for env in policy}
+    found = {env: quotient(policy[env], value[env]) for env in policy}
     effect = ", ".join(f"{env} {spoken(one, '.1f', '')}" for env, one in found.items())
-    least = combined(lambda *games: np.min(np.stack(games), axis=0), *found.values())
-    return judged(least, effect, 5.0)
+    least = combined(lambda *games: np.min(games, axis=0), *found.values(), least=0.0)
+    return judged_all(list(found.values()), least, effect, 5.0)
 
 
 def most_varied(results: Results) -> Finding | None:
@@ -162,7 +166,8 @@ def most_varied(results: Results) -> Finding | None:
     words = ", ".join(f"{phase} {spoken(one, '.2f', '')}" for phase, one in known.items())
     lead = combined(lambda p, v, d: d - np.maximum(p, v), *known.values())
     effect = f"coefficient of variation: {words}; distil ahead by {spoken(lead, '+.2f', '')}"
-    return judged(lead, effect, 0.0)
+    *others, distil = known.values()
+    return judged_all([combined(np.subtract, distil, o) for o in others], lead, effect)
 
 
 def _all_phases(

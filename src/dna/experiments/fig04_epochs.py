@@ -18,7 +18,7 @@ from dna.experiments.arms import (
     spread,
     spread_of,
 )
-from dna.experiments.compare import Sampled, combined, sampled_rows
+from dna.experiments.compare import LEVEL, Sampled, combined, percent, quotient, sampled_rows
 from dna.experiments.measures import paired, time_of
 from dna.experiments.plan import Arm, Experiment, Study
 from dna.experiments.results import Outcome, Results
@@ -28,6 +28,7 @@ from dna.experiments.verdicts import (
     every,
     identity,
     judged,
+    judged_all,
     noted,
     spoken,
     trained,
@@ -66,7 +67,8 @@ def most_sensitive(results: Results) -> Finding | None:
     words = ", ".join(f"{n} {spoken(one, '.1f')}" for n, one in zip(SWEEPS, known, strict=True))
     lead = combined(lambda policy, *others: policy - np.maximum(*others), *known)
     effect = f"spread: {words}; policy ahead by {spoken(lead, unit=' points')}"
-    return judged(lead, effect, 0.0)
+    policy, *others = known
+    return judged_all([combined(np.subtract, policy, o) for o in others], lead, effect)
 
 
 def still_rising(results: Results) -> Finding | None:
@@ -110,7 +112,7 @@ def cheaper(results: Results) -> Finding | None:
     few, many = _time(results, "E_π=1"), _time(results, "E_π=4")
     if few is None or many is None:
         return None
-    ratio = combined(np.divide, few, many)
+    ratio = quotient(few, many)
     return judged(ratio, f"E_π=1 takes {spoken(ratio, '.2f', ' ×')} the time of E_π=4", high=1)
 
 
@@ -127,7 +129,28 @@ def updates(results: Results) -> Finding | None:
     names = ", ".join(arms[int(first[name])] for name, arms in sweeps.items())
     draws = right.draws
     share = "" if draws is None else f" (so in {draws.mean():.0%} of draws)"
-    return judged(right, f"best: {names}; 1 and 4: {bool(right.value)}{share}", 0.5)
+    effect = f"best: {names}; 1 and 4: {bool(right.value)}{share}"
+    one = judged(right, effect, 0.5)
+    if one.status == "not held" and not _refuted(sweeps, known):
+        return Finding("not tested", effect, "left open: no arm is surely worse than another")
+    return one
+
+
+def _refuted(sweeps: Mapping[str, Sequence[str]], known: Sequence[Sampled]) -> bool:
+    """Whether E_V = 1, or every E_π and E_D that add up to 4, surely lose to another arm.
+
+    The best of noisy arms is often another one: being first in few draws refutes nothing.
+    """
+    scores = dict(zip((arm for arms in sweeps.values() for arm in arms), known, strict=True))
+    level = 1 - (1 - LEVEL) / sum(len(arms) - 1 for arms in sweeps.values())
+
+    def beaten(arm: str) -> bool:
+        (rivals,) = (arms for arms in sweeps.values() if arm in arms)
+        gaps = [combined(percent, scores[arm], scores[o]) for o in rivals if o != arm]
+        return any(span[1] <= 0 for gap in gaps if (span := gap.between(level)))
+
+    pairs = [(p, d) for p in _P for d in _D if int(p[-1]) + int(d[-1]) == 4]
+    return beaten("E_V=1") or all(beaten(p) or beaten(d) for p, d in pairs)
 
 
 def _first(sweeps: Mapping[str, Sequence[str]], scores: Sequence[object]) -> dict[str, Any]:

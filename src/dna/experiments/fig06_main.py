@@ -9,7 +9,7 @@ from dna.experiments.measures import score_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.published import RAINBOW, rainbow_atari5
 from dna.experiments.results import Results
-from dna.experiments.verdicts import Finding, at_paper_scale, judged, spoken
+from dna.experiments.verdicts import Finding, at_paper_scale, how_many, judged, spoken
 from dna.experiments.worlds import ATARI_5
 from dna.scores import atari_game
 
@@ -44,7 +44,7 @@ def games_above_rainbow(study: str, least: int) -> Check:
                 lambda score, game=game: score - known[game][RAINBOW],
                 sampled_rows(np.array(found), same, f"{study}/{env}"),
             )
-        count = combined(lambda *gap: sum(np.asarray(g) > 0 for g in gap), *means.values())
+        count = how_many(list(means.values()), len(means))
         above = ", ".join(game for game, gap in means.items() if gap.value > 0)
         effect = f"{spoken(count, '.0f', ' of 5')}: {above}"
         return judged(count, effect, least - 0.5)

@@ -2,10 +2,8 @@
 
 from math import inf
 
-import numpy as np
-
 from dna.experiments.arms import MARGIN, WIDE, better, similar
-from dna.experiments.compare import combined, percent, sampled_rows
+from dna.experiments.compare import combined, percent, quotient, sampled_rows
 from dna.experiments.fig06_main import PPG, PPO, PPO_SMALL, PPO_WIDE
 from dna.experiments.measures import reached, time_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
@@ -84,7 +82,7 @@ def less_time(results: Results) -> Finding | None:
     ours, theirs = (time_of(results, STUDY, arm) for arm in (PPO.name, ORIG.name))
     if ours is None or theirs is None:
         return None
-    ratio = combined(np.divide, ours, theirs)
+    ratio = quotient(ours, theirs)
     effect = f"{spoken(ratio, '.2f', ' ×')} the time of {ORIG.name}"
     return judged(ratio, effect, high=1.0)
 

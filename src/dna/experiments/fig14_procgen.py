@@ -1,8 +1,6 @@
 """Figures 14 and 15 and table 7: DNA and PPO on Procgen (appendix L)."""
 
-import numpy as np
-
-from dna.experiments.compare import combined
+from dna.experiments.compare import quotient
 from dna.experiments.measures import score_of, time_of
 from dna.experiments.plan import Arm, Check, Experiment, Study
 from dna.experiments.published import PROCGEN, PROCGEN_PPG
@@ -55,7 +53,7 @@ def same_cost(results: Results) -> Finding | None:
     ours, theirs = (time_of(results, STUDY, arm) for arm in ("DNA", "PPO"))
     if ours is None or theirs is None:
         return None
-    ratio = combined(np.divide, ours, theirs)
+    ratio = quotient(ours, theirs)
     return judged(ratio, f"{spoken(ratio, '.2f', ' ×')} PPO's time", 0.5, 2.0)
 
 

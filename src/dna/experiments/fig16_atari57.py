@@ -100,7 +100,7 @@ def crossing(results: Results) -> Finding | None:
 def _line(results: Results, env: str, grid: Array) -> Array:
     """The human-normalized curve of DNA in a game, its seeds averaged."""
     x, scores = results.curves("easy", "DNA", env)
-    mean = [relative(env, score) for score in scores.mean(axis=0)]
+    mean: Array = np.asarray(relative(env, scores.mean(axis=0)))
     return np.interp(grid, x, mean)
 
 

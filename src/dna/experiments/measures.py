@@ -33,16 +33,7 @@ def score_of(results: Results, study: str, arm: str) -> Sampled | None:
         sampled_rows(np.array(found), same, f"{study}/{arm}/{env}")
         for env, found in table.items()
     ]
-
-    def score(*games: object) -> object:
-        rows = np.stack([np.asarray(one, float) for one in games], axis=-1)
-        found = [
-            world.score(dict(zip(table, row, strict=True)))
-            for row in rows.reshape(-1, len(table)).tolist()
-        ]
-        return np.array(found) if rows.ndim > 1 else found[0]
-
-    return combined(score, *means)
+    return combined(lambda *games: world.score(dict(zip(table, games, strict=True))), *means)
 
 
 def _over_games(results: Results, study: str, arm: str, total: float) -> Sampled:

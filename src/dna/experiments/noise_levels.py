@@ -93,12 +93,12 @@ def over_games(found: dict[str, Sampled]) -> Sampled:
 
     Games count by their relative distance from the mean, so that no σ below zero is drawn.
     """
-    mean = combined(lambda *games: np.mean(np.stack(games), axis=0), *found.values())
+    mean = combined(lambda *games: np.mean(games, axis=0), *found.values(), least=0.0)
     if mean.draws is None or len(found) < 2 or not np.isfinite(mean.value):
         return mean
     apart = np.array([one.value for one in found.values()]) / mean.value - 1
     games = sampled_rows(apart, same, "noise games", "games")
-    return combined(lambda center, away: center * np.exp(away), mean, games)
+    return combined(lambda center, away: center * np.exp(away), mean, games, least=0.0)
 
 
 def mean_level(results: Results, phase: str) -> Sampled | None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dna.errors import StorageFailure
 from dna.experiments.caption import caption
 from dna.experiments.finished import unfinished
 from dna.experiments.plan import Experiment, Limits, Scale, is_proxy
@@ -126,5 +127,29 @@ def _size(tree: dict[str, Any]) -> tuple[bool, int]:
 def read_experiment(folder: Path) -> dict[str, Any] | None:
     """What `write_all` wrote, if it did."""
     path = folder / "experiment.json"
-    tree: dict[str, Any] | None = read_json(path) if path.is_file() else None
-    return tree
+    if not path.is_file():
+        return None
+    anew = "delete it, `dna reproduce` writes it anew without training"
+    try:
+        tree = read_json(path)
+    except StorageFailure as error:
+        raise StorageFailure(f"{error}; {anew}") from error
+    if not _is_experiment(tree):
+        raise StorageFailure(f"{path}: not an experiment; {anew}")
+    return dict(tree)
+
+
+def _is_experiment(tree: Any) -> bool:
+    """Whether everything is there that is read of it."""
+    wanted = {"runs": {"digest", "interactions"}, "verdicts": {"id", "status", "note"}}
+    return (
+        isinstance(tree, dict)
+        and isinstance(tree.get("missing"), int)
+        and isinstance(tree.get("extra", {}), dict)
+        and all(isinstance(tree.get(name), list) for name in wanted)
+        and all(
+            isinstance(row, dict) and keys <= set(row)
+            for name, keys in wanted.items()
+            for row in tree[name]
+        )
+    )

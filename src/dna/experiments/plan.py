@@ -45,7 +45,8 @@ class World:
     envs: Mapping[Scale, tuple[str, ...]]
     interactions: Mapping[Scale, int]
     proxy: bool  # whether `small` plays other games than the paper
-    score: Callable[[Mapping[str, float]], float]  # environment → score, put together
+    #: Environment → score, put together; of numbers, or of arrays element by element.
+    score: Callable[[Mapping[str, Any]], Any]
     axis: str  # what that number is called at the paper's size
     # How games are put together where each counts the same, so that games can be drawn anew;
     # None: each has its own weight.
@@ -104,7 +105,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user wants less of than the scale says; None: as it says."""
+    """What the user wants less, or more, of than the scale says; None: as it says."""
 
     seeds: int | None = None
     interactions: int | None = None
@@ -117,9 +118,19 @@ class Limits:
     @property
     def words(self) -> str:
         """For notes."""
-        parts = [f"{self.seeds} seed(s)"] if self.seeds else []
+        parts = [f"{self.seeds} seed{'s' * (self.seeds > 1)}"] if self.seeds else []
         parts += [f"{self.interactions:,} interactions"] if self.interactions else []
-        return "cut to " + " of ".join(parts) if parts else ""
+        return "with " + " of ".join(parts) if parts else ""
+
+
+def cut(experiment: Experiment, scale: Scale, limits: Limits) -> Limits:
+    """What is asked for, if it is anything else than the scale has."""
+    sizes = [(seeds_of(s, scale), s.world.interactions[scale]) for s in experiment.studies]
+    usual = sizes and all(
+        limits.seeds in (None, seeds) and limits.interactions in (None, length)
+        for seeds, length in sizes
+    )
+    return Limits() if usual else limits
 
 
 def planned(

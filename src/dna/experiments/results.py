@@ -1,7 +1,7 @@
 """What the runs of an experiment came to: curves, final scores and logged metrics, by arm."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dna.errors import StorageFailure
 from dna.experiments.plan import Experiment, Limits, Planned, Scale, Study, seeds_of
-from dna.experiments.worlds import relative
+from dna.experiments.worlds import SOLVED, relative
 from dna.folder import RunFolder
 from dna.scores import final_average, without_gaps
 from dna.storage import read
@@ -19,6 +20,7 @@ from dna.storage import read
 Array = npt.NDArray[np.float64]
 #: The mark of claims on other games than the paper's.
 PROXY = "proxy"
+MUJOCO = "MuJoCo's tasks are v5, the paper's v2"
 #: Points of a curve that arms are compared on.
 GRID = 200
 
@@ -57,10 +59,10 @@ class Results:
     scale: Scale
     outcomes: tuple[Outcome, ...]
     missing: int = 0  # runs that are not finished
-    limits: Limits = field(
-        default_factory=Limits
-    )  # what the user wanted less of than the scale says
+    #: What the user wanted less (or more) of than the scale says.
+    limits: Limits = field(default_factory=Limits)
     extra: Mapping[str, Any] = field(default_factory=dict)  # measured after the runs
+    damaged: tuple[tuple[Planned, str], ...] = ()  # finished, but not readable, and why
 
     def study(self, name: str) -> Study:
         """By name."""
@@ -99,18 +101,15 @@ class Results:
         if not self.whole(study):
             return None
         means = {env: float(np.mean(found)) for env, found in self.table(study, arm).items()}
-        return self.study(study).world.score(means)
-
-    @property
-    def shortened(self) -> str:
-        """What the paper had more of, of all studies on its own games; empty at its size."""
-        found = (self.shortened_in(study.name) for study in self.experiment.studies)
-        return "; ".join(dict.fromkeys(words for words in found if words))
+        return float(self.study(study).world.score(means))
 
     def short_of(self, study: str) -> str:
         """What must be said of a claim on a study: that it is a proxy, or what it lacks."""
         world = self.study(study).world
-        return PROXY if world.proxy and self.scale != "paper" else self.shortened_in(study)
+        if world.proxy and self.scale != "paper":
+            return PROXY
+        other = MUJOCO if set(world.envs[self.scale]) & set(SOLVED) else ""
+        return "; ".join(filter(None, (self.shortened_in(study), other)))
 
     def shortened_in(self, study: str) -> str:
         """`shortened: 300,000 of 50,000,000 interactions`; a proxy is called that instead."""
@@ -124,19 +123,23 @@ class Results:
                 "interactions",
             ),
             (len(one.world.envs[self.scale]), len(one.world.envs["paper"]), "environments"),
-            (self._seeds(one), one.seeds, "seeds"),
         )
         parts = [
             f"{ours:,} of {theirs:,} {what}" for ours, theirs, what in sizes if ours < theirs
         ]
+        few, many = self._seeds(one)
+        if few < one.seeds:
+            count = f"{few}" if few == many else f"{few} to {many}"
+            parts.append(f"{count} of {one.seeds} seeds")
         return "shortened: " + ", ".join(parts) if parts else ""
 
-    def _seeds(self, study: Study) -> int:
-        """Seeds that every arm has finished where it has any; planned ones before the first."""
+    def _seeds(self, study: Study) -> tuple[int, int]:
+        """Fewest and most that arms have finished where they have any; planned ones before."""
         envs = study.world.envs[self.scale]
         found = [len(self.of(study.name, arm.name, env)) for arm in study.arms for env in envs]
         planned = self.limits.seeds or seeds_of(study, self.scale)
-        return min((count for count in found if count), default=planned)
+        counts = [count for count in found if count] or [planned]
+        return min(counts), max(counts)
 
     def curves(self, study: str, arm: str, env: str) -> tuple[Array, Array]:
         """(grid of interactions, scores [seeds, grid]) of an arm in an environment."""
@@ -156,8 +159,7 @@ class Results:
         out = np.empty((seeds, GRID))
         for seed in range(seeds):
             lines = {e: np.interp(grid, x, y[seed]) for e, (x, y) in parts.items()}
-            for t in range(GRID):
-                out[seed, t] = world.score({e: float(line[t]) for e, line in lines.items()})
+            out[seed] = world.score(lines)
         return grid, out
 
 
@@ -182,9 +184,24 @@ def collect(
     root: Path,
     limits: Limits | None = None,
 ) -> Results:
-    """Read what is finished of these runs."""
-    found = tuple(one for run in runs if (one := outcome_of(run, root / run.digest)))
-    return Results(experiment, scale, found, len(runs) - len(found), limits or Limits())
+    """Read what is finished of these runs; one that cannot be read costs its own point only."""
+    found, damaged = [], {}
+    for run in runs:
+        try:
+            outcome = outcome_of(run, root / run.digest)
+        except StorageFailure as error:
+            damaged[run.digest] = run, str(error)
+            continue
+        found += [outcome] if outcome is not None else []
+    missing = {run.digest for run in runs} - {one.run.digest for one in found}
+    return Results(
+        experiment,
+        scale,
+        tuple(found),
+        len(missing),
+        limits or Limits(),
+        damaged=tuple(damaged.values()),
+    )
 
 
 def outcome_of(run: Planned, path: Path) -> Outcome | None:
@@ -193,12 +210,17 @@ def outcome_of(run: Planned, path: Path) -> Outcome | None:
     result = folder.result()
     if result is None:
         return None
-    rows = tuple(_rows(path / "metrics.jsonl"))
+    rows = _rows(path / "metrics.jsonl")
     rate = result.get("interactions_per_second") or 0.0
     seconds = result["interactions"] / rate if rate else None
     return Outcome(run, path, rows, seconds)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    for line in read(path).splitlines():
-        yield json.loads(line)
+def _rows(path: Path) -> tuple[dict[str, Any], ...]:
+    try:
+        rows = tuple(json.loads(line) for line in read(path).splitlines())
+    except ValueError as error:
+        raise StorageFailure(f"{path}: a line is damaged") from error
+    if not rows:
+        raise StorageFailure(f"{path}: is empty")
+    return rows

@@ -12,7 +12,7 @@ from dna.experiments.verdicts import (
     Finding,
     at_paper_scale,
     every,
-    judged,
+    judged_all,
     near,
     noted,
     spoken,
@@ -62,7 +62,8 @@ def order(results: Results) -> Finding | None:
     words = ", ".join(f"{arm} {spoken(change)}" for arm, change in lost.items())
     gap = combined(lambda two, mb, distil: distil - np.maximum(two, mb), *lost.values())
     effect = f"{words}; distillation matters less by {spoken(gap, unit=' points')}"
-    return judged(gap, effect, 0.0)
+    *others, distil = lost.values()
+    return judged_all([combined(np.subtract, distil, o) for o in others], gap, effect)
 
 
 def reference(results: Results) -> Finding | None:

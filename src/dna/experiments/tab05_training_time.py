@@ -1,9 +1,7 @@
 """Table 5: training times (appendix H), from the wall-clock of figure 10's and 6's runs."""
 
-import numpy as np
-
 from dna.experiments import published
-from dna.experiments.compare import Sampled, combined
+from dna.experiments.compare import Sampled, combined, quotient
 from dna.experiments.fig06_main import DNA, PPG, PPO
 from dna.experiments.fig10_alternatives import ORIG
 from dna.experiments.measures import time_of
@@ -40,9 +38,7 @@ def hours() -> dict[str, float]:
 def against(results: Results, arm: str, other: str) -> Sampled | None:
     """The time of an arm over that of another."""
     ours, theirs = time_of(results, "time", arm), time_of(results, "time", other)
-    return (
-        combined(np.divide, ours, theirs) if ours is not None and theirs is not None else None
-    )
+    return quotient(ours, theirs) if ours is not None and theirs is not None else None
 
 
 def ratio(arm: str) -> Check:

@@ -92,6 +92,8 @@ def _score(results: Results, study: Study, arm: str) -> Row:
     span = interval(iqm, scores)
     middle = iqm(np.array([x for one in scores.values() for x in one]))
     row["score"] = "" if total is None else f"{total:.{digits}f}"
+    if sum(map(len, scores.values())) < beside.FEWEST_SEEDS:
+        return row
     row["IQM"] = f"{middle:.{digits}f}"
     row["IQM 95 %"] = "" if span is None else f"{span[0]:.{digits}f} – {span[1]:.{digits}f}"
     return row
@@ -163,7 +165,10 @@ def _units(results: Results, study: Study) -> str:
     """What interquartile means and the columns of games are measured in."""
     envs = study.world.envs[results.scale]
     if not study.world.total:
-        return "Tasks: mean ± standard error; they share no scale, hence no total."
+        return (
+            "Tasks: mean ± standard error over seeds; they share no scale, hence no total. "
+            "DNA against PPO: percent of PPO's return, both counted from uniform actions'."
+        )
     if study.world.axis == "return":
         return "IQM: of the same returns. Tasks: mean ± standard error over seeds."
     whose = "human-normalized scores, %" if atari_game(envs[0]) else "the same scores by game"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf, isnan
 from typing import Literal
 
-from dna.experiments.compare import Sampled
+from dna.experiments.compare import LEVEL, Sampled
 from dna.experiments.finished import unfinished
 from dna.experiments.plan import Check
 from dna.experiments.results import Results
@@ -119,6 +119,42 @@ def judged(
         return Finding("not held", effect, _joined("the interval excludes it", drawn))
     why = "left open: the interval reaches beyond what is claimed"
     return Finding("not tested", effect, _joined(why, drawn))
+
+
+def judged_all(
+    parts: Sequence[Sampled], worst: Sampled, effect: str, low: float = 0.0
+) -> Finding:
+    """Whether all of several numbers are above a bound; `worst` is the smallest of them.
+
+    The smallest of noisy numbers is too small on average, so its interval would say *not held*
+    too often: for that, one of them must be below on its own, at a level shared out among all.
+    """
+    one = judged(worst, effect, low)
+    spans = [part.between(1 - (1 - LEVEL) / len(parts)) for part in parts]
+    if one.status == "not held" and not any(span and span[1] <= low for span in spans):
+        return Finding("not tested", effect, "left open: no single one is surely below")
+    return one
+
+
+def how_many(gaps: Sequence[Sampled], total: int) -> Interval:
+    """How many of `total` numbers are above zero, with bounds that hold in 95 of 100 studies.
+
+    By partial conjunctions (Benjamini and Heller, 2008): at least u of n are above zero if u of
+    them are, each at a level shared out among n − u + 1. What has no interval decides nothing.
+    """
+    count = sum(gap.value > 0 for gap in gaps)
+    if all(gap.draws is None for gap in gaps):
+        return Interval(count, None, gaps[0].over)
+
+    def surely(side: Callable[[tuple[float, float]], bool]) -> int:
+        for least in range(total, 0, -1):
+            spans = [gap.between(1 - (1 - LEVEL) / (total - least + 1)) for gap in gaps]
+            if sum(span is not None and side(span) for span in spans) >= least:
+                return least
+        return 0
+
+    above, below = surely(lambda span: span[0] > 0), surely(lambda span: span[1] <= 0)
+    return Interval(count, (float(above), float(total - below)))
 
 
 def _joined(*words: str) -> str:

@@ -1,7 +1,9 @@
 """The environments of the paper's experiments, and MinAtar in their place."""
 
-import statistics
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
 
 from dna import scores
 from dna.experiments.plan import Scale, World
@@ -48,7 +50,7 @@ def minatar_game(env_id: str) -> str | None:
     return game if env_id.startswith("MinAtar/") and game in REFERENCE else None
 
 
-def relative(env_id: str, score: float) -> float:
+def relative(env_id: str, score: Any) -> Any:
     """A score made comparable between games.
 
     Human-normalized in percent (Atari), percent of a reference (MinAtar), percent of the way
@@ -59,24 +61,29 @@ def relative(env_id: str, score: float) -> float:
     if env_id in SOLVED:
         low, high = SOLVED[env_id]
         return 100 * (score - low) / (high - low)
-    found = scores.normalized(env_id, score)
-    return next(iter(found.values()), score)
+    zero, one = (list(scores.normalized(env_id, at).values()) for at in (0.0, 1.0))
+    return zero[0] + (one[0] - zero[0]) * score if zero else score  # all are linear
 
 
-def _mean(given: Mapping[str, float]) -> float:
-    return statistics.fmean(relative(env, score) for env, score in given.items())
+def _mean(given: Mapping[str, Any]) -> Any:
+    return np.mean([relative(env, score) for env, score in given.items()], axis=0)
 
 
-def _benchmark(name: str) -> Callable[[Mapping[str, float]], float]:
+def _benchmark(name: str) -> Callable[[Mapping[str, Any]], Any]:
     """The paper's score of its games; where other games are played, their mean."""
 
-    def score(given: Mapping[str, float]) -> float:
-        games = {g: s for env, s in given.items() if (g := scores.atari_game(env)) is not None}
-        if len(games) < len(given):
+    def score(given: Mapping[str, Any]) -> Any:
+        names = [game for env in given if (game := scores.atari_game(env)) is not None]
+        if len(names) < len(given):
             return _mean(given)
-        return scores.atari57_median(games) if name == scores.ATARI57 else subset(name, games)
+        rows = np.stack([np.asarray(one, float) for one in given.values()], axis=-1)
+        each = rows.reshape(-1, len(names)).tolist()
+        found = [one(dict(zip(names, row, strict=True))) for row in each]
+        return np.reshape(found, rows.shape[:-1])
 
-    def subset(name: str, games: Mapping[str, float]) -> float:
+    def one(games: Mapping[str, float]) -> float:
+        if name == scores.ATARI57:
+            return scores.atari57_median(games)
         return scores.subset(name, games)
 
     return score

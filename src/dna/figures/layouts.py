@@ -84,6 +84,8 @@ def _games(results: Results, name: str, columns: int = 4, title: str = "") -> An
         panel.set_visible(False)
     for panel, env in zip(axes.flat, envs, strict=False):
         panels.game(panel, results, name, env)
+    for first in axes[:, 0]:
+        first.set_ylabel("score" if results.study(name).world.total else "return", fontsize=8)
     panels.legend(made, axes.flat[: len(envs)])
     return panels.mark(made, results, title or f"{title_of(results)}, {name}", name)
 

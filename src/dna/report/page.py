@@ -178,12 +178,11 @@ def _experiment_head(found: Experiment) -> Html:
         chips.append(el("span", words, class_="chip not-held"))
     words = f"{about.name} {about.alias}".strip()
     covers = f", covers {', '.join(about.covers)}" if about.covers else ""
-    gone = len({one.folder for one in about.runs}) - len(found.runs)
+    runs = {one.folder for one in about.runs}  # two studies may share one
+    gone = len(runs) - len(found.runs)
     lost = f", {_plural(gone, 'folder')} of them no longer there" if gone else ""
     missing = f", {about.missing} not finished" if about.missing else ""
-    some = (
-        f"; {_plural(len(about.runs), 'run')}{missing}{lost}" if about.runs or missing else ""
-    )
+    some = f"; {_plural(len(runs), 'run')}{missing}{lost}" if runs or missing else ""
     note = f"Experiment {words}{covers}{some}."
     heading = el("div", el("h1", about.title), *chips, class_="title")
     said = el("p", about.caption, class_="caption") if about.caption else ""

@@ -84,7 +84,7 @@ def test_one_seed_has_no_interval():
     assert (one.value, one.span, one.over) == (2.0, None, "one seed")
     # What is computed of it has none either, and says the same.
     both = combined(percent, one, sampled_rows(np.array([1.0, 3.0]), same, "y"))
-    assert (both.value, both.span, both.over) == (0.0, None, "one of seeds")
+    assert (both.value, both.span, both.over) == (0.0, None, "one seed")
 
 
 @pytest.mark.parametrize("size", [2, 3, 25])

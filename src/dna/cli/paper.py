@@ -52,9 +52,7 @@ def reproduce(
     ] = "small",
     plan: Annotated[bool, typer.Option("--plan", help="Only say what it would take")] = False,
     claims: Annotated[bool, typer.Option("--claims", help="Verdicts: NAME's, or all")] = False,
-    finished: Annotated[
-        bool, typer.Option("--finished", help="Show what is finished, train nothing")
-    ] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Show, do not train")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Fewer (or more) seeds")] = None,
     interactions: Annotated[int | None, typer.Option(min=1, help="Shorter runs")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time [cores]")] = None,

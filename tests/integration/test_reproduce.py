@@ -103,7 +103,7 @@ def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
     assert len(digests) == 10
     assert tree["proxy"] is True
     assert all(RunFolder(tmp_path / "runs" / digest).done for digest in digests)
-    assert any(row["note"].startswith("proxy") for row in tree["verdicts"])
+    assert tree["caption"].startswith("proxy: MinAtar, not the paper's games")
     whole = (folder.path / "metrics.jsonl").read_bytes()
     assert whole.startswith(first)
     assert len(whole) > len(first)

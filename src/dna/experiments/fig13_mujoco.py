@@ -61,7 +61,8 @@ def better_on_five(results: Results) -> Finding | None:
     if not found:
         return None
     count = how_many(list(found.values()), len(MUJOCO))
-    words = f"higher on {spoken(count, '.0f', ' of 8')}, counted from uniform actions"
+    theirs = sum(found[env].value > 0 for env in MUJOCO_BETTER if env in found)
+    words = f"higher on {spoken(count, '.0f', ' of 8')}, {theirs} of them the paper's five"
     one = judged(count, f"{words}: {_words(found)}", 4.5)
     sure = [env for env, gap in found.items() if gap.span and gap.span[0] > 0]
     lower = [env for env, gap in found.items() if gap.span and gap.span[1] < 0]

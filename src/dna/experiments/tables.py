@@ -170,7 +170,9 @@ def _units(results: Results, study: Study) -> str:
             "DNA against PPO: percent of PPO's return, both counted from uniform actions'."
         )
     if study.world.axis == "return":
-        return "IQM: of the same returns. Tasks: mean ± standard error over seeds."
+        seeds = [len(results.of(study.name, arm.name)) for arm in study.arms]
+        middle = "IQM: of the same returns. " if max(seeds) >= beside.FEWEST_SEEDS else ""
+        return f"{middle}Tasks: mean ± standard error over seeds."
     whose = "human-normalized scores, %" if atari_game(envs[0]) else "the same scores by game"
     return f"IQM: of {whose}. Games: raw score, mean ± standard error over seeds."
 

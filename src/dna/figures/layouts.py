@@ -84,8 +84,10 @@ def _games(results: Results, name: str, columns: int = 4, title: str = "") -> An
         panel.set_visible(False)
     for panel, env in zip(axes.flat, envs, strict=False):
         panels.game(panel, results, name, env)
+    world = results.study(name).world
     for first in axes[:, 0]:
-        first.set_ylabel("score" if results.study(name).world.total else "return", fontsize=8)
+        plain = not world.total or world.axis == "return"
+        first.set_ylabel("return" if plain else "score", fontsize=8)
     panels.legend(made, axes.flat[: len(envs)])
     return panels.mark(made, results, title or f"{title_of(results)}, {name}", name)
 

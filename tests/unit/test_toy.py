@@ -20,7 +20,7 @@ from dna.experiments.plan import Limits
 from dna.experiments.results import Results
 from dna.experiments.toy_cost import toy_cost
 from dna.figures.toy import draw_toy
-from dna.reproduce import Where, summarize
+from dna.reproduce import Where, reproduce
 from dna.toy import Ratio, ratio, run_toy, student, sweep, toy_table
 from dna.toy_data import (
     SCALES,
@@ -309,12 +309,12 @@ def test_an_interval_that_holds_1_and_more_decides_nothing():
 
 def test_verdicts_follow_the_cells_and_not_what_was_said_of_them_before(tmp_path):
     where = Where(tmp_path / "runs", tmp_path / "out")
-    summarize(experiment("toy"), "smoke", where)
+    reproduce(experiment("toy"), "smoke", where)
     path = tmp_path / "out/fig01-smoke/experiment.json"
     tree = json.loads(path.read_text())
     tree["extra"]["toy"]["verdicts"]["C007"] = ["held", "old", "old"]
     path.write_text(json.dumps(tree))
-    again = summarize(experiment("toy"), "smoke", where)
+    again = reproduce(experiment("toy"), "smoke", where)
     assert again["extra"]["toy"]["verdicts"]["C007"][0] == "not tested"
 
 
@@ -391,7 +391,7 @@ def test_c010_says_what_the_paper_does_not():
 def test_fewer_seeds_are_fewer_seeds(tmp_path):
     """`--seeds 1`: runs, plan, caption and the folder agree."""
     where, limits = Where(tmp_path / "runs", tmp_path / "out"), Limits(seeds=1)
-    tree = summarize(experiment("toy"), "smoke", where, limits)
+    tree = reproduce(experiment("toy"), "smoke", where, limits)
     assert {row["seeds"] for row in tree["extra"]["toy"]["table"]} == {1}
     assert {row["l_t2_se"] for row in tree["extra"]["toy"]["table"]} == {None}
     folder = tmp_path / "out/fig01-smoke-1seeds"

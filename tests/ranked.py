@@ -239,6 +239,11 @@ def bug() -> None:
     _failing_step(broken)
 
 
+def is_late() -> None:
+    """Comes to the same refusal seconds after the others."""
+    time.sleep(4.0)
+
+
 if __name__ == "__main__":
     asked = json.loads(os.environ.get("DNA_MISCHIEF") or "{}")
     if asked and int(os.environ["RANK"]) == asked["rank"]:

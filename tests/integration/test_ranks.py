@@ -133,11 +133,14 @@ def test_a_run_of_one_rank_does_not_go_on_with_two(one, tmp_path, capfd):
     assert "saved by 1 rank(s), but now there are 2" in lines[0]
 
 
-def test_agents_that_cannot_be_shared_out_are_refused_in_one_line(tmp_path):
+@pytest.mark.parametrize("late", [False, True])
+def test_agents_that_cannot_be_shared_out_are_refused_in_one_line(late, tmp_path):
+    """However late the first rank is: the others wait until it has spoken."""
     log = tmp_path / "log"
+    mischief = json.dumps({"what": "is_late", "rank": 0}) if late else ""
     run = ["agents=9" if word == "agents=8" else word for word in CARTPOLE]
     run = ["horizon=64" if word == "horizon=16" else word for word in run]
-    code, lines = finished(2, words(tmp_path / "run", run), log)
+    code, lines = finished(2, words(tmp_path / "run", run), log, mischief)
     assert code != 0
     assert exit_codes(log) == {2}
     assert len(lines) == 1

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from dna.cli import evaluation, export, look, measure, noise, paper, play, report, run, sweep
-from dna.cli.ranks import is_quiet, leave, leave_in_peace
+from dna.cli.ranks import is_quiet, leave, leave_in_peace, let_the_first_speak
 from dna.errors import DnaError
 from dna.signals import stop_signals
 from dna.voice import let_go, say, steady
@@ -116,6 +116,7 @@ def _note(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
+    let_the_first_speak(error, code)
     leave_in_peace()
     if debug:
         traceback.print_exception(error)

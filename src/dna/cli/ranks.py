@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from dna.world import World
 
 T = TypeVar("T")
+#: Seconds in which the first rank of a busy machine comes to the same refusal.
+PATIENCE = 20.0
 
 
 @contextmanager
@@ -53,6 +56,16 @@ def is_quiet(error: BaseException, code: int) -> bool:
         return code == BadInput.exit_code and not is_first()
     except BadInput:
         return False
+
+
+def let_the_first_speak(error: BaseException, code: int) -> None:
+    """A rank that leaves takes the others with it: torchrun would end the first one unheard.
+
+    Only before ranks meet; later they agree on who speaks. Ended by torchrun as soon as the
+    first has spoken and left.
+    """
+    if getattr(error, "quiet", None) is None and is_quiet(error, code):
+        time.sleep(PATIENCE)
 
 
 def leave_in_peace() -> None:

@@ -45,7 +45,7 @@ worlds: install  ## 81 games and tasks through a DNA iteration, snapshots, parit
 	$(BIN)/python -m pytest -m worlds
 
 torture: install  ## everything that can go wrong, on purpose: half an hour, docs/reliability.md
-	PYTHONPATH=tests $(BIN)/python -m torture --json benchmarks/results/torture.json
+	PYTHONPATH=tools:tests $(BIN)/python -m torture --json benchmarks/results/torture.json
 
 test-all: test worlds slow torture
 

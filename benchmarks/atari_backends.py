@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from dna.common.randomness import integer
 from dna.config import EnvConfig
+from dna.config.environments import Atari
 from dna.envs import Making, make
-from dna.randomness import integer
-from dna.worlds import Atari
 
 AGENTS = 128
 #: How to step a backend, and how to end it.

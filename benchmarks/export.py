@@ -16,14 +16,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from dna.agents.hub import load
+from dna.common.randomness import integer
 from dna.envs import Making, make
 from dna.envs.guard import close
-from dna.evaluate import Playing, evaluate
-from dna.export.onnx_file import surroundings, to_onnx
-from dna.export.player import Player
-from dna.hub import load
-from dna.policy import SavedPolicy
-from dna.randomness import integer
+from dna.evaluation.evaluate import Playing, evaluate
+from dna.evaluation.export.onnx_file import surroundings, to_onnx
+from dna.evaluation.export.player import Player
+from dna.runs.policy import SavedPolicy
 
 
 def visited(policy: SavedPolicy, player: Player, steps: int, allow_import: bool) -> float:

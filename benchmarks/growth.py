@@ -20,11 +20,11 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from dna.bench import Case, cases
-from dna.bench.contest import Contestant
-from dna.bench.serve import Bench
-from dna.storage import write, write_json
-from dna.tweak import tweak
+from dna.cli.bench import Case, cases
+from dna.cli.bench.contest import Contestant
+from dna.cli.bench.serve import Bench
+from dna.common.storage import write, write_json
+from dna.config.overrides import tweak
 
 SIZES: dict[str, tuple[int, ...]] = {
     "agents": (16, 64, 256),

@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from dna.presets import for_environment
-from dna.setup import How
-from dna.train import train
-from dna.tweak import tweak
+from dna.config.overrides import tweak
+from dna.config.presets import for_environment
+from dna.runs.setup import How
+from dna.runs.train import train
 
 
 def main() -> None:

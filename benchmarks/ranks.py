@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dna.storage import write_json
+from dna.common.storage import write_json
 
 ROUNDS = 3
 #: Case → words of `dna train`. The second is the paper's network at a quarter of its agents.

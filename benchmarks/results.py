@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from PIL import Image
 
-from dna.experiments import EXPERIMENTS, experiment
-from dna.experiments.output import verdict_rows, verdicts
-from dna.experiments.plan import SCALES, Limits
-from dna.experiments.results import Results
-from dna.experiments.tables import head, markdown, tables
-from dna.experiments.verdicts import COMPUTED
-from dna.machine import describe
-from dna.storage import write, write_json
+from dna.common.storage import write, write_json
+from dna.paper.claims.verdicts import COMPUTED
+from dna.paper.experiments import EXPERIMENTS, experiment
+from dna.paper.experiments.output import verdict_rows, verdicts
+from dna.paper.experiments.plan import SCALES, Limits
+from dna.paper.experiments.results import Results
+from dna.paper.experiments.tables import head, markdown, tables
+from dna.runs.machine import describe
 
 BEGIN, END = "<!-- experiments -->", "<!-- /experiments -->"
 KEPT, IMAGES, DOCUMENT = Path("results"), Path("docs/img"), Path("docs/results.md")

@@ -23,7 +23,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 from results import IMAGES, KEPT, image, name_of
 
-from dna.storage import write, write_json
+from dna.common.storage import write, write_json
 
 CHROMIUM = "/usr/bin/chromium"
 DNA = [sys.executable, "-m", "dna"]

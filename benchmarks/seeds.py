@@ -20,15 +20,14 @@ from typing import Any
 
 import torch
 
-from dna.batch import Batch
-from dna.compiled import Compiled, _options
+from dna.algorithm.compiled_step import MOST_STEPS, Compiled, _options
+from dna.common.storage import write_json
 from dna.config import Config
+from dna.config.presets import for_environment
 from dna.envs import Making, make
-from dna.flat import FlatWeights
-from dna.networks import Networks
-from dna.presets import for_environment
-from dna.steps import MOST_STEPS
-from dna.storage import write_json
+from dna.networks.batch import Batch
+from dna.networks.flat_weights import FlatWeights
+from dna.networks.networks import Networks
 
 SEEDS, ROUNDS = 8, 5
 OPTIONS = _options(torch.device("cpu"))

@@ -13,8 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from dna.folder import RunFolder
-from dna.tweak import digest
+from dna.config.overrides import digest
+from dna.runs.folder import RunFolder
 
 POINTS = 40
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dna.storage import write
+from dna.common.storage import write
 
 
 def table(found: dict[str, Any]) -> str:

@@ -13,11 +13,11 @@ from typing import Literal
 from torch import Tensor
 
 import dna
-from dna.batch import Batch
-from dna.networks import Networks
+from dna.algorithm.returns import normalized
+from dna.config.phases import SGD, Frozen, Name, NonNegative
+from dna.networks.batch import Batch
+from dna.networks.networks import Networks
 from dna.phases import Metrics, freeze, loss, mean
-from dna.returns import normalized
-from dna.settings import SGD, Frozen, Name, NonNegative
 
 
 @dna.register_phase

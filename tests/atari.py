@@ -7,11 +7,11 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
+from dna.common.randomness import integer
 from dna.config import EnvConfig
+from dna.config.environments import Atari
 from dna.envs import Making, Step, make
-from dna.envs.atari import AtariVector
-from dna.randomness import integer
-from dna.worlds import Atari
+from dna.envs.atari.vector import AtariVector
 
 #: The paper's games that the parity test plays: lives or none, short or long, paddles, timers.
 PARITY_GAMES = (

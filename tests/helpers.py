@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from dna.algorithm.rollout import Collector
+from dna.common.randomness import integer
 from dna.config import (
     SGD,
     Auxiliary,
@@ -17,11 +19,9 @@ from dna.config import (
     Returns,
     Value,
 )
+from dna.config.overrides import tweak
 from dna.envs import Making, VectorEnv, make
-from dna.networks import Networks
-from dna.randomness import integer
-from dna.rollout import Collector
-from dna.tweak import tweak
+from dna.networks.networks import Networks
 
 SMALL = SGD(epochs=2, minibatch=16, learning_rate=1e-3)
 TINY = Config(

@@ -4,9 +4,9 @@ import csv
 from importlib import resources
 from pathlib import Path
 
-from dna.experiments import experiment
-from dna.experiments.plan import planned
-from dna.experiments.results import Outcome, Results
+from dna.paper.experiments import experiment
+from dna.paper.experiments.plan import planned
+from dna.paper.experiments.results import Outcome, Results
 
 
 def outcome(run, level, seconds=10.0, **metrics):
@@ -34,7 +34,7 @@ def results_of(name, scale, make, extra=None):
 
 def table(name):
     """Rows of a table of the paper."""
-    text = (resources.files("dna") / "paper" / f"{name}.csv").read_text()
+    text = (resources.files("dna") / "paper" / "data" / f"{name}.csv").read_text()
     return list(csv.DictReader(text.splitlines()))
 
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from dna.experiments import experiment
-from dna.experiments.plan import Limits, planned
-from dna.experiments.results import Outcome, Results
+from dna.paper.experiments import experiment
+from dna.paper.experiments.plan import Limits, planned
+from dna.paper.experiments.results import Outcome, Results
 
 NOISE = {"policy": 200.0, "value": 20.0, "distil": 5.0}
 

@@ -174,7 +174,7 @@ def computed(folder: Path) -> dict[str, bytes]:
 
 def perturb() -> None:
     """A normalizer that is off by the last bit, from the fourth iteration on."""
-    from dna.train import Run
+    from dna.runs.train import Run
 
     iterate = Run.iterate
 
@@ -203,7 +203,7 @@ def _failing_step(make: object) -> None:
 
 def fail() -> None:
     """An environment that fails."""
-    from dna.errors import EnvironmentFailure
+    from dna.common.errors import EnvironmentFailure
 
     def broken(_: object) -> object:
         raise EnvironmentFailure("CartPole-v1: the pole is broken")
@@ -218,7 +218,7 @@ def hang() -> None:
 
 def nan() -> None:
     """A policy whose answer is not a number."""
-    from dna.train import Run
+    from dna.runs.train import Run
 
     iterate = Run.iterate
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load, load_file, save, save_file
 
+from dna.common.randomness import generator, integer
 from dna.config import EnvConfig
 from dna.envs import Array, Making, Step, VectorEnv, make
-from dna.randomness import generator, integer
 
 #: Steps after the snapshot: in `make test`, and where there is time for the whole.
 SHORT, FULL = 60, 500

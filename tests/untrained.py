@@ -6,9 +6,9 @@ import torch
 
 from dna.config import Config
 from dna.envs import Making, make
-from dna.folder import RunFolder
-from dna.networks import Networks
-from dna.policy import SavedPolicy, load_policy, save_policy
+from dna.networks.networks import Networks
+from dna.runs.folder import RunFolder
+from dna.runs.policy import SavedPolicy, load_policy, save_policy
 from helpers import tiny
 
 #: Id → settings that make its episodes short and its network small.

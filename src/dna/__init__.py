@@ -2,49 +2,49 @@
 
 Public names are resolved when first used (PEP 562), so that `import dna` and a refused
 command cost no torch. A name that is also a module's (`train`, `tweak`, `evaluate`) is taken
-from there: `from dna.train import train`.
+from there: `from dna.runs.train import train`.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dna.agent import DNA as DNA
-    from dna.agent import PPG as PPG
-    from dna.agent import PPO as PPO
-    from dna.agent import Agent as Agent
-    from dna.agent import load as load
-    from dna.combined import register_encoder as register_encoder
+    from dna.agents.agent import DNA as DNA
+    from dna.agents.agent import PPG as PPG
+    from dna.agents.agent import PPO as PPO
+    from dna.agents.agent import Agent as Agent
+    from dna.agents.agent import load as load
+    from dna.algorithm.noise_scale import NoiseScale as NoiseScale
+    from dna.algorithm.returns import advantage as advantage
+    from dna.algorithm.returns import td_lambda as td_lambda
     from dna.config import Config as Config
-    from dna.noise_scale import NoiseScale as NoiseScale
-    from dna.own_phases import register_phase as register_phase
-    from dna.policy import load_policy as load_policy
-    from dna.presets import for_environment as for_environment
-    from dna.presets import preset as preset
-    from dna.returns import advantage as advantage
-    from dna.returns import td_lambda as td_lambda
-    from dna.setup import How as How
-    from dna.tweak import digest as digest
-    from dna.tweak import without as without
+    from dna.config.overrides import digest as digest
+    from dna.config.overrides import without as without
+    from dna.config.own_phases import register_phase as register_phase
+    from dna.config.presets import for_environment as for_environment
+    from dna.config.presets import preset as preset
+    from dna.networks.encoder_for import register_encoder as register_encoder
+    from dna.runs.policy import load_policy as load_policy
+    from dna.runs.setup import How as How
 
 _HOME = {
-    "DNA": "agent",
-    "PPG": "agent",
-    "PPO": "agent",
-    "Agent": "agent",
+    "Agent": "agents.agent",
     "Config": "config",
-    "How": "setup",
-    "NoiseScale": "noise_scale",
-    "advantage": "returns",
-    "digest": "tweak",
-    "for_environment": "presets",
-    "load": "agent",
-    "load_policy": "policy",
-    "preset": "presets",
-    "register_encoder": "combined",
-    "register_phase": "own_phases",
-    "td_lambda": "returns",
-    "without": "tweak",
+    "DNA": "agents.agent",
+    "How": "runs.setup",
+    "NoiseScale": "algorithm.noise_scale",
+    "PPG": "agents.agent",
+    "PPO": "agents.agent",
+    "advantage": "algorithm.returns",
+    "digest": "config.overrides",
+    "for_environment": "config.presets",
+    "load": "agents.agent",
+    "load_policy": "runs.policy",
+    "preset": "config.presets",
+    "register_encoder": "networks.encoder_for",
+    "register_phase": "config.own_phases",
+    "td_lambda": "algorithm.returns",
+    "without": "config.overrides",
 }
 __all__ = [*_HOME]
 

@@ -17,8 +17,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import torch  # noqa: E402 - the path comes first when this file is run as a script
 
-from dna.setup import How  # noqa: E402
-from dna.train import train  # noqa: E402
+from dna.runs.setup import How  # noqa: E402
+from dna.runs.train import train  # noqa: E402
 from helpers import tiny  # noqa: E402
 
 FILES = sorted(HERE.glob("*.json"))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dna.config import Config
-from dna.own_phases import rebuild
-from dna.tweak import BUILT_IN, PHASES, UnknownKey, tweak
+from dna.config.overrides import BUILT_IN, PHASES, UnknownKey, tweak
+from dna.config.own_phases import rebuild
 from helpers import tiny
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -5,9 +5,9 @@ Minutes each: `make slow`. The full table (more seeds) is in docs/results.md.
 
 import pytest
 
-from dna.presets import for_environment
-from dna.setup import How
-from dna.train import train
+from dna.config.presets import for_environment
+from dna.runs.setup import How
+from dna.runs.train import train
 
 pytestmark = pytest.mark.slow
 

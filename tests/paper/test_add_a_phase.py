@@ -5,14 +5,14 @@ from pathlib import Path
 
 import torch
 
-from dna.batch import Experience
+from dna.algorithm.engine import Eager, run_phase
+from dna.common.randomness import generator
 from dna.config import SGD
-from dna.flat import FlatWeights
-from dna.networks import Networks
-from dna.optimise import Eager, run_phase
-from dna.presets import preset
-from dna.randomness import generator
-from dna.spaces import ActionSpec, ObservationSpec
+from dna.config.presets import preset
+from dna.envs.specs import ActionSpec, ObservationSpec
+from dna.networks.batch import Experience
+from dna.networks.flat_weights import FlatWeights
+from dna.networks.networks import Networks
 
 TEXT = (Path(__file__).parents[2] / "docs" / "add-a-phase.md").read_text()
 

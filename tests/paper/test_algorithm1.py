@@ -2,11 +2,11 @@
 
 import torch
 
-import dna.optimise
-import dna.train
-from dna.presets import preset
-from dna.setup import How
-from dna.tweak import tweak
+import dna.algorithm.engine
+import dna.runs.train
+from dna.config.overrides import tweak
+from dna.config.presets import preset
+from dna.runs.setup import How
 
 SMALL = {
     "env.id": "CartPole-v1",
@@ -30,7 +30,7 @@ def changed(before, after):
 
 def test_an_iteration_runs_the_phases_in_order_each_on_its_own_network(tmp_path, monkeypatch):
     seen = []
-    run_phase = dna.train.run_phase
+    run_phase = dna.runs.train.run_phase
 
     def watched(phase, networks, step, batch, rng, progress):
         before = copied(networks)
@@ -38,8 +38,8 @@ def test_an_iteration_runs_the_phases_in_order_each_on_its_own_network(tmp_path,
         seen.append((phase.name, changed(before, copied(networks)), len(batch["weight"])))
         return metrics
 
-    monkeypatch.setattr(dna.train, "run_phase", watched)
-    dna.train.train(CONFIG, 0, tmp_path / "run", how=HOW)
+    monkeypatch.setattr(dna.runs.train, "run_phase", watched)
+    dna.runs.train.train(CONFIG, 0, tmp_path / "run", how=HOW)
     rows = CONFIG.horizon * CONFIG.agents
     once = [
         ("policy", {"policy"}, rows),
@@ -53,7 +53,7 @@ def test_targets_of_distillation_are_the_networks_after_both_other_phases(
     tmp_path, monkeypatch
 ):
     after_value, frozen = [], []
-    run_phase, freeze = dna.train.run_phase, dna.optimise.freeze
+    run_phase, freeze = dna.runs.train.run_phase, dna.algorithm.engine.freeze
 
     def watched(phase, networks, step, batch, rng, progress):
         metrics = run_phase(phase, networks, step, batch, rng, progress)
@@ -68,8 +68,8 @@ def test_targets_of_distillation_are_the_networks_after_both_other_phases(
             frozen.append((columns["pi_old"], columns["teacher"]))
         return columns
 
-    monkeypatch.setattr(dna.train, "run_phase", watched)
-    monkeypatch.setattr(dna.optimise, "freeze", remembered)
-    dna.train.train(CONFIG, 0, tmp_path / "run", how=HOW)
+    monkeypatch.setattr(dna.runs.train, "run_phase", watched)
+    monkeypatch.setattr(dna.algorithm.engine, "freeze", remembered)
+    dna.runs.train.train(CONFIG, 0, tmp_path / "run", how=HOW)
     assert len(frozen) == 2
     torch.testing.assert_close(frozen, after_value)

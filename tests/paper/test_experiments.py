@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from dna.errors import BadInput
-from dna.experiments import EXPERIMENTS, claims, experiment
-from dna.experiments.fig02_noise_scale import NOISE
-from dna.experiments.plan import SCALES, Limits, is_proxy, planned
-from dna.experiments.worlds import MUJOCO, REFERENCE
-from dna.presets import preset
-from dna.scores import games, paper_table
-from dna.tweak import tweak
+from dna.common.errors import BadInput
+from dna.config.overrides import tweak
+from dna.config.presets import preset
+from dna.envs.benchmark_scores import games, paper_table
+from dna.paper.experiments import EXPERIMENTS, claims, experiment
+from dna.paper.experiments.fig02_noise_scale import NOISE
+from dna.paper.experiments.plan import SCALES, Limits, is_proxy, planned
+from dna.paper.experiments.worlds import MUJOCO, REFERENCE
 
 LABELS = Path(__file__).with_name("labels.txt").read_text().split()
 ALIASES = {

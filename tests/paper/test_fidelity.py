@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dna.common.errors import BadInput
 from dna.config import SGD, Auxiliary, Config, Distil, Joint, Policy, Value
-from dna.errors import BadInput
-from dna.presets import PRESETS
-from dna.tweak import at, tweak
+from dna.config.overrides import at, tweak
+from dna.config.presets import PRESETS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text()
 _SGD = SGD(epochs=1, minibatch=2)

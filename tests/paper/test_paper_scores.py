@@ -1,4 +1,4 @@
-"""The paper's own numbers, recomputed with `dna.scores` from its 57-game tables."""
+"""The paper's own numbers, recomputed with `benchmark_scores` from its 57-game tables."""
 
 import re
 from decimal import Decimal
@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dna import scores
+from dna.envs import benchmark_scores
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "scores.md").read_text()
-EASY, HARD = scores.paper_table("atari57_easy"), scores.paper_table("atari57_hard")
-REFERENCE = scores.paper_table("human_random_scores")
+EASY, HARD = (
+    benchmark_scores.paper_table("atari57_easy"),
+    benchmark_scores.paper_table("atari57_hard"),
+)
+REFERENCE = benchmark_scores.paper_table("human_random_scores")
 PRINTED = {"easy": EASY, "hard": HARD}
 #: Settings, algorithm: median of 57 games, Atari-5, Atari-3-Val, Atari-3.
 RECOMPUTED = {
@@ -29,8 +32,10 @@ def column(table, name):
 
 def all_scores(played, digits=1):
     """The four scores, as printed."""
-    subsets = [scores.subset(name, played) for name in ("Atari-5", "Atari-3-Val", "Atari-3")]
-    return tuple(f"{x:.{digits}f}" for x in (scores.atari57_median(played), *subsets))
+    subsets = [
+        benchmark_scores.subset(name, played) for name in ("Atari-5", "Atari-3-Val", "Atari-3")
+    ]
+    return tuple(f"{x:.{digits}f}" for x in (benchmark_scores.atari57_median(played), *subsets))
 
 
 @pytest.mark.parametrize(("settings", "algorithm"), RECOMPUTED)
@@ -47,16 +52,20 @@ def test_a_human_and_a_random_player():
 
 def test_medians_are_near_the_printed_ones():
     """The paper averages the median's curve; only averaged scores are in print."""
-    for row in scores.paper_table("atari57_summary"):
+    for row in benchmark_scores.paper_table("atari57_summary"):
         for settings in ("easy", "hard"):
             if printed := row[f"median_{settings}"]:
                 played = column(PRINTED[settings], row["algorithm"].lower())
                 near = 8.0 if row["algorithm"] == "Rainbow" else 2.0
-                assert scores.atari57_median(played) == pytest.approx(int(printed), abs=near)
+                assert benchmark_scores.atari57_median(played) == pytest.approx(
+                    int(printed), abs=near
+                )
 
 
 def test_rainbows_printed_median_is_one_game_lower():
-    rainbow = {g: scores.human_normalized(g, s) for g, s in column(EASY, "rainbow").items()}
+    rainbow = {
+        g: benchmark_scores.human_normalized(g, s) for g, s in column(EASY, "rainbow").items()
+    }
     order = sorted(rainbow, key=rainbow.__getitem__)
     assert order[27:29] == ["Frostbite", "KungFuMaster"]
     assert f"{rainbow['Frostbite']:.1f}" == "223.1"
@@ -64,7 +73,7 @@ def test_rainbows_printed_median_is_one_game_lower():
 
 def test_regressions_of_the_ablation_follow_from_its_scores():
     """score / reference − 1, for some scores that round to the printed ones."""
-    rows = scores.paper_table("ablation")
+    rows = benchmark_scores.paper_table("ablation")
     reference = int(rows[0]["atari5_score"])
     assert len(rows) == 5
     for row in rows:
@@ -90,7 +99,7 @@ def test_there_are_57_games_and_everywhere_the_same():
     names = [row["game"] for row in REFERENCE]
     assert len(names) == len(set(names)) == 57
     assert [row["game"] for row in EASY] == [row["game"] for row in HARD] == names
-    assert list(scores.games("Atari-57")) == names
+    assert list(benchmark_scores.games("Atari-57")) == names
 
 
 @pytest.mark.parametrize("table", [EASY, HARD], ids=["easy", "hard"])
@@ -106,10 +115,16 @@ def test_rounded_references_would_hardly_move_a_score(monkeypatch):
     rounded = {row["game"]: (float(row["random"]), float(row["human"])) for row in HARD}
     for settings, algorithm in RECOMPUTED:
         played = column(PRINTED[settings], algorithm)
-        exact = scores.subset("Atari-5", played), scores.atari57_median(played)
+        exact = (
+            benchmark_scores.subset("Atari-5", played),
+            benchmark_scores.atari57_median(played),
+        )
         with monkeypatch.context() as patch:
-            patch.setattr(scores, "_atari", lambda: rounded)
-            moved = scores.subset("Atari-5", played), scores.atari57_median(played)
+            patch.setattr(benchmark_scores, "_atari", lambda: rounded)
+            moved = (
+                benchmark_scores.subset("Atari-5", played),
+                benchmark_scores.atari57_median(played),
+            )
         assert abs(exact[0] - moved[0]) <= 0.5
         assert abs(exact[1] - moved[1]) <= 0.03
 
@@ -117,13 +132,13 @@ def test_rounded_references_would_hardly_move_a_score(monkeypatch):
 def test_the_subsets_are_those_of_atari_5():
     sizes = {"Atari-5": 5, "Atari-3": 3, "Atari-1": 1}
     for name, size in sizes.items():
-        test, validation = scores.games(name), scores.games(f"{name}-Val")
+        test, validation = benchmark_scores.games(name), benchmark_scores.games(f"{name}-Val")
         assert len(test) == len(validation) == size
-        assert not set(validation) & set(scores.games("Atari-5"))
-        assert set(test) <= set(scores.games("Atari-5"))
+        assert not set(validation) & set(benchmark_scores.games("Atari-5"))
+        assert set(test) <= set(benchmark_scores.games("Atari-5"))
     weights = [
         float(row["weight"])
-        for row in scores.paper_table("atari_subsets")
+        for row in benchmark_scores.paper_table("atari_subsets")
         if row["subset"] == "Atari-5"
     ]
     assert round(sum(weights), 3) == 0.965
@@ -135,7 +150,9 @@ def test_the_table_in_the_document_is_the_recomputed_one():
         for line in TEXT.splitlines()
         if re.match(r"\| (easy|hard) \|", line)
     ]
-    summary = {row["algorithm"].lower(): row for row in scores.paper_table("atari57_summary")}
+    summary = {
+        row["algorithm"].lower(): row for row in benchmark_scores.paper_table("atari57_summary")
+    }
     assert len(rows) == len(RECOMPUTED)
     for settings, algorithm, median, *values in rows:
         assert median == summary[algorithm.lower()][f"median_{settings}"]
@@ -151,7 +168,7 @@ def test_the_python_of_the_document_runs():
 
 
 def test_every_table_is_explained_beside_it():
-    folder = ROOT / "src" / "dna" / "paper"
+    folder = ROOT / "src" / "dna" / "paper" / "data"
     listed = set(re.findall(r"`(\w+\.csv)`", (folder / "README.md").read_text()))
     assert listed == {path.name for path in folder.glob("*.csv")}
     labels = set(re.findall(r"`(tab:\w+)`", (folder / "README.md").read_text()))

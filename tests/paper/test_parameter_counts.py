@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from dna.networks import Networks
-from dna.presets import preset
-from dna.spaces import ActionSpec, ObservationSpec, Stack
+from dna.config.presets import preset
+from dna.envs.specs import ActionSpec, ObservationSpec, Stack
+from dna.networks.networks import Networks
 
 OBS = ObservationSpec("image", (84, 84, 4), "uint8", Stack(108_000))
 #: Convolutions 8×8/4, 4×4/2, 3×3/1 and a dense layer of 512, each with its biases.

@@ -9,12 +9,12 @@ from importlib import resources
 
 import pytest
 
+from dna.common.errors import BadInput
 from dna.config import Config, json_tree
-from dna.errors import BadInput
-from dna.presets import FAMILIES, PREFIXES, PRESETS, for_environment, preset
-from dna.presets.table3_ale import EASY, HARD, easy
-from dna.presets.tables import TABLES
-from dna.tweak import at, differences, digest, from_tree, tweak
+from dna.config.overrides import at, differences, digest, from_tree, tweak
+from dna.config.presets import FAMILIES, PREFIXES, PRESETS, for_environment, preset
+from dna.config.presets.table3_ale import EASY, HARD, easy
+from dna.config.presets.tables import TABLES
 
 FILES = {
     "table1": "hyperparameters_atari.csv",
@@ -30,7 +30,7 @@ OF_PAPER = {name: config for name, config in PRESETS.items() if name.split(".")[
 
 def printed(name):
     """The paper's table: one mapping per row, symbols beside their setting."""
-    text = resources.files("dna").joinpath("paper", FILES[name]).read_text()
+    text = resources.files("dna").joinpath("paper", "data", FILES[name]).read_text()
     for row in csv.DictReader(text.splitlines()):
         symbol = row.pop("symbol", "")
         row["setting"] += f" ({symbol})" if symbol else ""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dna.experiments.output import write_all
-from dna.experiments.plan import Limits
-from dna.figures.layouts import draw
+from dna.paper.experiments.output import write_all
+from dna.paper.experiments.plan import Limits
+from dna.paper.figures.layouts import draw
 from made_up import made
 
 ROOT = Path(__file__).parents[2]

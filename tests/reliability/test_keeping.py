@@ -14,20 +14,21 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_resume import Stopper, everything
 
-from dna import checkpoint, disk, keeping
+from dna.algorithm.rollout import Collector
+from dna.common import syscalls
+from dna.common.errors import NonFinite, Preempted, StorageFailure
+from dna.common.storage import PARTIAL
+from dna.common.tensor_files import tensors_from
 from dna.config import Linear
+from dna.config.overrides import digest, tweak
 from dna.envs.fake import Identity
-from dna.errors import NonFinite, Preempted, StorageFailure
-from dna.folder import RunFolder
-from dna.keeping import Keeper, Mark, kept
-from dna.networks import Networks
-from dna.rollout import Collector
-from dna.setup import How, build_environments
-from dna.statistics import RunningMoments
-from dna.storage import PARTIAL
-from dna.tensors import tensors_from
-from dna.train import Run, train
-from dna.tweak import digest, tweak
+from dna.networks.networks import Networks
+from dna.networks.normalizers import RunningMoments
+from dna.runs import checkpoint, retention
+from dna.runs.folder import RunFolder
+from dna.runs.retention import Keeper, Mark, kept
+from dna.runs.setup import How, build_environments
+from dna.runs.train import Run, train
 from helpers import environment, tiny
 
 QUIET = How(tensorboard=False, threads=1)
@@ -76,7 +77,7 @@ def test_a_run_keeps_what_the_rule_says(tmp_path):
 
 def refusing(monkeypatch, times):
     """Creating files fails so many times with a full disk."""
-    create, left = disk.create, [times]
+    create, left = syscalls.create, [times]
 
     def full(path):
         if left[0] and "checkpoints" in str(path):
@@ -84,7 +85,7 @@ def refusing(monkeypatch, times):
             raise OSError(errno.ENOSPC, "No space left on device")
         return create(path)
 
-    monkeypatch.setattr(disk, "create", full)
+    monkeypatch.setattr(syscalls, "create", full)
 
 
 @pytest.mark.filterwarnings("default")
@@ -117,7 +118,7 @@ def test_the_third_failure_ends_the_run_and_keeps_what_was_saved(tmp_path, monke
 
 @pytest.mark.filterwarnings("default")
 def test_a_stop_tries_again_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(retention, "PAUSES", (0.0, 0.0))
     refusing(monkeypatch, 2)
     with pytest.raises(Preempted):
         train(tiny("dna", interactions=768), 0, tmp_path, how=QUIET, sinks=[Stopper(3)])
@@ -373,16 +374,16 @@ def test_the_batch_of_a_bad_number_is_written_down(tmp_path):
 
 def test_a_mini_batch_is_found_again(tmp_path, monkeypatch):
     """The rows written down are those whose loss was not a number."""
-    import dna.optimise
+    import dna.algorithm.engine
 
-    loss, seen = dna.optimise.loss, []
+    loss, seen = dna.algorithm.engine.loss, []
 
     def spoiled(phase, networks, mb, progress):
         total, metrics = loss(phase, networks, mb, progress)
         seen.append(mb)
         return (total * float("nan") if len(seen) == 7 else total), metrics
 
-    monkeypatch.setattr(dna.optimise, "loss", spoiled)
+    monkeypatch.setattr(dna.algorithm.engine, "loss", spoiled)
     with pytest.raises(NonFinite, match="in mini-batch 7 of 8"):
         train(tiny("ppo", interactions=640), 0, tmp_path, how=QUIET)
     batch = tensors_from((tmp_path / "nonfinite.safetensors").read_bytes(), "test")
@@ -413,8 +414,8 @@ def test_a_step_that_hangs_ends_the_process_with_its_stack(tmp_path):
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
         "from helpers import tiny\n"
         "from dna.envs.fake import Identity\n"
-        "from dna.setup import How\n"
-        "from dna.train import train\n"
+        "from dna.runs.setup import How\n"
+        "from dna.runs.train import train\n"
         "class Stuck(Identity):\n"
         "    def step(self, action):\n"
         "        time.sleep(3600)\n"

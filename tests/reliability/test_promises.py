@@ -19,14 +19,14 @@ import pytest
 
 from dna.cli import main
 from dna.cli.folders import remembered
-from dna.dashboards import TensorBoard
-from dna.errors import FolderBusy, Preempted, StorageFailure
-from dna.folder import RunFolder
-from dna.lock import check_unlocked, locked
-from dna.setup import How
-from dna.textual import OneLine, PlainLines
-from dna.train import train
-from dna.tweak import tweak
+from dna.common.errors import FolderBusy, Preempted, StorageFailure
+from dna.common.lock import check_unlocked, locked
+from dna.config.overrides import tweak
+from dna.runs.folder import RunFolder
+from dna.runs.setup import How
+from dna.runs.text_progress import OneLine, PlainLines
+from dna.runs.trackers import TensorBoard
+from dna.runs.train import train
 from helpers import Stopper, bytes_of, tiny
 
 CONFIG = tiny("dna", "CartPole-v1", interactions=768)

@@ -6,14 +6,14 @@ from contextlib import closing
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from dna import checkpoint
-from dna.errors import Preempted, StorageFailure
-from dna.folder import RunFolder
-from dna.setup import How
-from dna.storage import read_folder, write_folder
-from dna.tensors import tensor_bytes, tensors_from
-from dna.train import Run, train
-from dna.tweak import digest, tweak
+from dna.common.errors import Preempted, StorageFailure
+from dna.common.storage import read_folder, write_folder
+from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.config.overrides import digest, tweak
+from dna.runs import checkpoint
+from dna.runs.folder import RunFolder
+from dna.runs.setup import How
+from dna.runs.train import Run, train
 from helpers import Stopper, environment, tiny
 
 ENVS = ["CartPole-v1", "Pendulum-v1", "MinAtar/Breakout-v1", "HalfCheetah-v5", "ALE/Qbert-v5"]

@@ -15,17 +15,18 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from dna import checkpoint, disk
 from dna.cli import main
-from dna.errors import BadInput, FolderBusy, NonFinite, Preempted, StorageFailure
-from dna.folder import RunFolder
-from dna.lengthen import lengthened
-from dna.lock import check_unlocked, locked
-from dna.setup import How
-from dna.storage import make_folder, read_folder, write_folder
-from dna.tensors import tensor_bytes, tensors_from
-from dna.train import train
-from dna.tweak import digest, tweak
+from dna.common import syscalls
+from dna.common.errors import BadInput, FolderBusy, NonFinite, Preempted, StorageFailure
+from dna.common.lock import check_unlocked, locked
+from dna.common.storage import make_folder, read_folder, write_folder
+from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.config.overrides import digest, tweak
+from dna.runs import checkpoint
+from dna.runs.extend import lengthened
+from dna.runs.folder import RunFolder
+from dna.runs.setup import How
+from dna.runs.train import train
 from helpers import Stopper, tiny
 
 CONFIG = tiny("dna", "CartPole-v1", interactions=768)
@@ -310,7 +311,7 @@ def test_the_training_command_remembers_too(tmp_path):
 def test_folders_are_on_the_disk_before_what_is_in_them(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        disk, "fsync", lambda fd: seen.append(os.readlink(f"/proc/self/fd/{fd}"))
+        syscalls, "fsync", lambda fd: seen.append(os.readlink(f"/proc/self/fd/{fd}"))
     )
     make_folder(tmp_path / "a" / "b")
     assert seen == [str(tmp_path), str(tmp_path / "a")]
@@ -319,7 +320,7 @@ def test_folders_are_on_the_disk_before_what_is_in_them(tmp_path, monkeypatch):
 HANGING = """
 import ctypes, signal, sys, time, warnings
 from pathlib import Path
-import dna.watchdog as watchdog
+import dna.algorithm.watchdog as watchdog
 watchdog.GRACE = {grace}
 with watchdog.watching(watchdog.Watch(), "it", {seconds}, Path("nowhere")):
     print("ready", flush=True)
@@ -452,7 +453,7 @@ def test_a_log_that_was_deleted_is_put_back(tmp_path):
 def test_a_kill_between_two_names_loses_neither(cut, monkeypatch):
     """A checkpoint that is about to be replaced is found again, as if nothing had been."""
     path = cut / "checkpoints" / checkpoint.names(cut)[-1]
-    files, rename = read_folder(path), disk.rename
+    files, rename = read_folder(path), syscalls.rename
 
     def die(old, new):
         if new == path:
@@ -460,7 +461,7 @@ def test_a_kill_between_two_names_loses_neither(cut, monkeypatch):
         rename(old, new)
 
     if (child := os.fork()) == 0:
-        monkeypatch.setattr(disk, "rename", die)
+        monkeypatch.setattr(syscalls, "rename", die)
         write_folder(path, files, {"digest": digest(CONFIG, 3)})
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

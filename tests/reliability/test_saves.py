@@ -7,14 +7,15 @@ import shutil
 import pytest
 
 import dna
-from dna import checkpoint, disk
-from dna.errors import BadInput, FolderBusy, StorageFailure
-from dna.exchange import NEXT
-from dna.folder import RunFolder
-from dna.lengthen import copy_run, lengthened
-from dna.lock import locked
-from dna.setup import How
-from dna.train import train
+from dna.common import syscalls
+from dna.common.errors import BadInput, FolderBusy, StorageFailure
+from dna.common.lock import locked
+from dna.common.transaction import NEXT
+from dna.runs import checkpoint
+from dna.runs.extend import copy_run, lengthened
+from dna.runs.folder import RunFolder
+from dna.runs.setup import How
+from dna.runs.train import train
 from helpers import bytes_of, tiny
 
 CONFIG = tiny("dna", "CartPole-v1", interactions=192)
@@ -51,7 +52,7 @@ def damage(run, name):
 
 def usable(run):
     config, seed = run.read()
-    return checkpoint.latest(run.path, dna.tweak.digest(config, seed)).interactions
+    return checkpoint.latest(run.path, dna.config.overrides.digest(config, seed)).interactions
 
 
 def test_a_save_takes_the_newest_checkpoint_that_can_be_used(run, kept):
@@ -65,14 +66,14 @@ def test_a_save_takes_the_newest_checkpoint_that_can_be_used(run, kept):
 def test_a_checkpoint_that_cannot_be_read_now_is_no_reason_to_save_an_older_one(
     run, kept, monkeypatch
 ):
-    newest, read = checkpoint.names(run.path)[-1], disk.read
+    newest, read = checkpoint.names(run.path)[-1], syscalls.read
 
     def refused(path, limit):
         if newest in str(path) and path.name == "rank0.safetensors":
             raise PermissionError(13, "Permission denied")
         return read(path, limit)
 
-    monkeypatch.setattr(disk, "read", refused)
+    monkeypatch.setattr(syscalls, "read", refused)
     with pytest.raises(StorageFailure, match="Permission denied"):
         copy_run(run, kept.path)
     monkeypatch.undo()
@@ -105,7 +106,7 @@ def test_what_lies_beside_a_save_stays_and_nothing_is_left_over(run, kept):
 
 def killed_at(work, monkeypatch, name, number):
     """Do this in a child that dies before its n-th operation of this name."""
-    operation, seen = getattr(disk, name), []
+    operation, seen = getattr(syscalls, name), []
 
     def die(*words):
         seen.append(words)
@@ -114,7 +115,7 @@ def killed_at(work, monkeypatch, name, number):
         return operation(*words)
 
     if (child := os.fork()) == 0:
-        setattr(disk, name, die)
+        setattr(syscalls, name, die)
         work()
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -10,14 +10,14 @@ import math
 import pytest
 
 from dna.config import EnvConfig
+from dna.config.environments import Atari
+from dna.config.overrides import tweak
+from dna.config.presets import for_environment
+from dna.envs.benchmark_scores import games
 from dna.envs.mujoco import PAPER
 from dna.envs.procgen import GAMES
-from dna.presets import for_environment
-from dna.scores import games
-from dna.setup import How
-from dna.train import train
-from dna.tweak import tweak
-from dna.worlds import Atari
+from dna.runs.setup import How
+from dna.runs.train import train
 from snapshots import FULL, continued
 
 pytestmark = pytest.mark.worlds

@@ -16,9 +16,9 @@ import typer
 
 from dna.cli import evaluation, export, look, measure, noise, paper, play, report, run, sweep
 from dna.cli.ranks import is_quiet, leave, leave_in_peace, let_the_first_speak
-from dna.errors import DnaError
-from dna.signals import stop_signals
-from dna.voice import let_go, say, steady
+from dna.common.console import let_go, say, steady
+from dna.common.errors import DnaError
+from dna.common.signals import stop_signals
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
 

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
+from dna.common.errors import BadInput, StorageFailure
 from dna.config import Config
-from dna.errors import BadInput, StorageFailure
-from dna.presets import for_environment
-from dna.tweak import parse_overrides, tweak
+from dna.config.overrides import parse_overrides, tweak
+from dna.config.presets import for_environment
 
 
 def settings_of(
@@ -28,7 +28,7 @@ def settings_of(
         if any(start):
             options = "--algo, --preset and --profile"
             raise BadInput(f"--config: holds all settings; leave out {options}")
-        from dna.folder import read_config
+        from dna.runs.folder import read_config
 
         try:
             # The user's own file may be a link; those of a run never are.

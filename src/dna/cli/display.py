@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dna.config import Config
-from dna.textual import NOISE, Pace, PlainLines, Silent, clock, noise_words
+from dna.runs.text_progress import NOISE, Pace, PlainLines, Silent, clock, noise_words
 
 if TYPE_CHECKING:
-    from dna.metrics import Row, Sink
+    from dna.runs.metrics import Row, Sink
 
 BARS = "▁▂▃▄▅▆▇█"
 

@@ -10,13 +10,13 @@ import typer
 from dna.cli.display import counting
 from dna.cli.standings import Summary, scaled_words, show
 from dna.config import EnvConfig
-from dna.scores import normalized
-from dna.worlds import ATARI
+from dna.config.environments import ATARI
+from dna.envs.benchmark_scores import normalized
 
 if TYPE_CHECKING:
-    from dna.evaluate import Playing
-    from dna.folder import RunFolder
-    from dna.policy import SavedPolicy
+    from dna.evaluation.evaluate import Playing
+    from dna.runs.folder import RunFolder
+    from dna.runs.policy import SavedPolicy
 
 Runs = Annotated[
     list[Path],
@@ -54,7 +54,7 @@ def eval_(
 
       dna eval runs/a runs/b runs/c --parallel 32
     """
-    from dna.evaluate import Playing, policy_of
+    from dna.evaluation.evaluate import Playing, policy_of
 
     def how(told: Callable[[int], None]) -> Playing:
         return Playing(allow_import, progress=told, parallel=parallel)
@@ -83,8 +83,8 @@ def _play(
     how: "Callable[[Callable[[int], None]], Playing]",
 ) -> Summary:
     """Play, and write what came out beside the run."""
-    from dna.evaluate import evaluate
-    from dna.storage import write_json
+    from dna.common.storage import write_json
+    from dna.evaluation.evaluate import evaluate
 
     result = {"run": str(folder.path)} | {k: v for k, v in asked.items() if k != "episodes"}
     for name, player in players.items():
@@ -98,8 +98,8 @@ def _play(
 
 def expand(paths: list[Path]) -> list["RunFolder"]:
     """Runs as given; a folder that is none stands for the seeds in it."""
-    from dna.folder import RunFolder
-    from dna.hub import find
+    from dna.agents.hub import find
+    from dna.runs.folder import RunFolder
 
     found: list[RunFolder] = []
     for path in paths:

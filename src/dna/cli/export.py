@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from dna.cli.display import counting
-from dna.errors import BadInput
+from dna.common.errors import BadInput
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds policy/")
@@ -63,9 +63,9 @@ def _onnx(run: Path, out: Path | None, no_env: bool, allow_import: bool) -> None
     target = out or run / "policy.onnx"
     if target.suffix != ".onnx":
         raise BadInput(f"--out {target}: must end in .onnx")
-    from dna.export.conversion import check_installed
-    from dna.export.onnx_file import surroundings, to_onnx
-    from dna.hub import load
+    from dna.agents.hub import load
+    from dna.evaluation.export.conversion import check_installed
+    from dna.evaluation.export.onnx_file import surroundings, to_onnx
 
     policy = load(run)
     check_installed()
@@ -84,7 +84,7 @@ def _onnx(run: Path, out: Path | None, no_env: bool, allow_import: bool) -> None
 def _package(
     run: Path, out: Path, episodes: int, seed: int, deterministic: bool, allow_import: bool
 ) -> None:
-    from dna.hub.package import Packing, package
+    from dna.agents.hub.package import Packing, package
 
     with counting("episodes played", episodes) as told:
         how = Packing(episodes, seed, deterministic, allow_import, progress=told)
@@ -118,7 +118,7 @@ def push(
 
       dna push runs/3f2a9c01d4e5 my-name/breakout-dna --private
     """
-    from dna.hub import upload
+    from dna.agents.hub import upload
 
     upload.check_name(repository)
     upload.check_installed()
@@ -146,7 +146,7 @@ def import_sb3(
 
     Example: dna import-sb3 ppo_cartpole.zip CartPole-v1 --out cartpole-sb3
     """
-    from dna.sb3 import import_model
+    from dna.evaluation.sb3 import import_model
 
     for line in import_model(model, env_id, out, allow_import=allow_import):
         typer.echo(line)

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from dna.common.console import typed
+from dna.common.errors import BadInput, StorageFailure
 from dna.config import Config
-from dna.errors import BadInput, StorageFailure
-from dna.launch import launched
-from dna.settings import Count, Frozen
-from dna.tweak import digest
-from dna.voice import typed
+from dna.config.overrides import digest
+from dna.config.phases import Count, Frozen
+from dna.distributed.launch import launched
 
 #: The largest seed, that of `--seed`.
 LAST_SEED = 2**63 - 1
@@ -35,8 +35,8 @@ def prepare(
     resume: bool,
 ) -> dict[int, Path]:
     """The folders of several seeds (first, how many): all may be used, or none is touched."""
-    from dna.folder import RunFolder
-    from dna.lock import locked
+    from dna.common.lock import locked
+    from dna.runs.folder import RunFolder
 
     if launched().size > 1:
         raise BadInput("--seeds: makes a process per seed itself; not under torchrun")
@@ -66,7 +66,7 @@ def check_folder(
 
 
 class Asked(Frozen):
-    """How a run was begun, as its `machine.json` remembers it (`dna.setup.REMEMBERED`)."""
+    """How a run was begun, as its `machine.json` remembers it (`dna.runs.setup.REMEMBERED`)."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
@@ -76,7 +76,7 @@ class Asked(Frozen):
 
 def remembered(path: Path) -> dict[str, Any]:
     """The choices with which a run was begun; none of one that was not, or of an older one."""
-    from dna.folder import RunFolder
+    from dna.runs.folder import RunFolder
 
     asked = RunFolder(path).machine().get("asked", {})
     try:
@@ -88,7 +88,7 @@ def remembered(path: Path) -> dict[str, Any]:
 
 def _check(path: Path, config: Config, seed: int, *, restart: bool, resume: bool) -> None:
     """Refuse to mix a run with another, or to start over without being told."""
-    from dna.folder import RunFolder
+    from dna.runs.folder import RunFolder
 
     folder = RunFolder(path)
     if restart and resume:

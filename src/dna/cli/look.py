@@ -12,13 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dna.complaints import nearest, quoted
+from dna.common.errors import BadInput, EnvironmentFailure
+from dna.common.messages import nearest, quoted
 from dna.config import Config, json_tree
-from dna.errors import BadInput, EnvironmentFailure
-from dna.presets import FAMILIES, PREFIXES, PRESETS, PROFILES
-from dna.presets.as_run import departures
-from dna.presets.tables import TABLES, SettingsTable
-from dna.tweak import differences, digest
+from dna.config.overrides import differences, digest
+from dna.config.presets import FAMILIES, PREFIXES, PRESETS, PROFILES
+from dna.config.presets.as_run import departures
+from dna.config.presets.tables import TABLES, SettingsTable
 
 #: By number and by the label of the paper's source.
 _TABLES = TABLES | {table.label: table for table in TABLES.values()}
@@ -125,7 +125,7 @@ def doctor(
 
       dna doctor my_package:make_env --allow-import
     """
-    from dna.doctor import conformance, installation
+    from dna.cli.doctor import conformance, installation
 
     marks = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
     failed = 0
@@ -144,7 +144,7 @@ def _find(what: str, also: Iterable[str]) -> Config:
     if what in PRESETS:
         return PRESETS[what]
     if _is_path(what):
-        from dna.folder import RunFolder, read_config
+        from dna.runs.folder import RunFolder, read_config
 
         path = Path(what)
         return read_config(path)[0] if path.is_file() else RunFolder.of(path).read()[0]

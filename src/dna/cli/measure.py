@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dna.complaints import nearest, quoted
-from dna.errors import BadInput
+from dna.common.errors import BadInput
+from dna.common.messages import nearest, quoted
 
 
 def bench(
@@ -38,9 +38,9 @@ def bench(
       dna bench atari --against sb3,cleanrl-style --repeats 5 --out atari.json
     """
     names = _peers(against, family)
-    from dna.bench.contest import contest
-    from dna.bench.report import figures
-    from dna.storage import write_json
+    from dna.cli.bench.contest import contest
+    from dna.cli.bench.report import figures
+    from dna.common.storage import write_json
 
     console = Console(stderr=True)
     with console.status(f"{family}: starting") as status:
@@ -55,7 +55,7 @@ def bench(
 
 
 def _peers(text: str, family: str) -> list[str]:
-    from dna.bench import PEERS, cases
+    from dna.cli.bench import PEERS, cases
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dna.cli.display import counting
-from dna.threads import wait_briefly
+from dna.common.process import wait_briefly
 
 if TYPE_CHECKING:
-    from dna.noise_report import Finding
+    from dna.paper.noise_report import Finding
 
 
 def noise(
@@ -33,13 +33,13 @@ def noise(
 
       dna noise runs/3f2a9c01d4e5 --rollouts 16 --json
     """
-    from dna.folder import RunFolder
-    from dna.gradients import Sizes
+    from dna.algorithm.noise_scale import Sizes
+    from dna.runs.folder import RunFolder
 
     wait_briefly()
     config, _ = RunFolder.of(run).read()
     sizes = Sizes(b_small, None, samples)
-    from dna.noise_report import check_sizes, noise_of
+    from dna.paper.noise_report import check_sizes, noise_of
 
     check_sizes(config, sizes)
     with counting(f"measuring {run}", rollouts) as told:

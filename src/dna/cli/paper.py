@@ -14,12 +14,12 @@ from rich.text import Text
 
 from dna.cli import places
 from dna.cli.plan import show_plan
-from dna.errors import BadInput
+from dna.common.errors import BadInput
 
 if TYPE_CHECKING:
-    from dna.experiments.plan import Experiment, Limits, Scale
-    from dna.reproduce import Watcher, Where
-    from dna.task import Task
+    from dna.paper.experiments.plan import Experiment, Limits, Scale
+    from dna.paper.reproduce import Watcher, Where
+    from dna.runs.sweeps.task import Task
 
 HELP = """Run an experiment of the paper, draw its figure, and say which claims held.
 
@@ -63,10 +63,10 @@ def reproduce(
     gpus_per_run: places.GpusPerRun = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables")] = False,
 ) -> None:
-    from dna.experiments.output import folder_of
-    from dna.experiments.plan import Limits, cut
-    from dna.reproduce import Where, check_cut, summarize
-    from dna.reproduce import reproduce as run
+    from dna.paper.experiments.output import folder_of
+    from dna.paper.experiments.plan import Limits, cut
+    from dna.paper.reproduce import Where, check_cut, summarize
+    from dna.paper.reproduce import reproduce as run
 
     where, limits = Where(runs, out), Limits(seeds, interactions)
     chosen = _chosen(name, plan, claims, finished)
@@ -87,7 +87,7 @@ def reproduce(
 
 def _chosen(name: str | None, plan: bool, claims: bool, finished: bool) -> "Experiment | None":
     """What was asked for; None: the claims of every experiment."""
-    from dna.experiments import experiment
+    from dna.paper.experiments import experiment
 
     if sum((claims, plan, finished)) > 1:
         raise BadInput("--claims, --plan, --finished: ask for one of them; none of them trains")
@@ -100,7 +100,7 @@ def _claims(
     chosen: "Experiment | None", scale: "Scale", where: "Where", limits: "Limits", as_json: bool
 ) -> None:
     """Claims: of the scale's experiments, cut or not, the others as without runs."""
-    from dna.reproduce import all_verdicts
+    from dna.paper.reproduce import all_verdicts
 
     rows = all_verdicts(scale, where, limits, chosen)
     if as_json:
@@ -138,7 +138,7 @@ def _verdicts(rows: Sequence[dict[str, str]]) -> None:
 
 @contextmanager
 def _watching(chosen: "Experiment") -> Iterator["Watcher"]:
-    from dna.reproduce import Watcher
+    from dna.paper.reproduce import Watcher
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -180,7 +180,7 @@ def _lines() -> Callable[[Sequence["Task"]], None]:
 
 def print_experiments() -> None:
     """Name, alias, what it covers."""
-    from dna.experiments import EXPERIMENTS
+    from dna.paper.experiments import EXPERIMENTS
 
     table = Table(box=None, header_style="bold")
     for head in ("name", "alias", "title", "covers"):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dna.errors import BadInput
+from dna.common.errors import BadInput
 
 if TYPE_CHECKING:
-    from dna.task import Place
+    from dna.runs.sweeps.task import Place
 
 Ray = Annotated[
     str | None,
@@ -34,11 +34,11 @@ def the_place(
         for name, value in (("--cpus-per-run", cpus), ("--gpus-per-run", gpus)):
             if value is not None:
                 raise BadInput(f"{name}: goes with --ray")
-        from dna.task import Local
+        from dna.runs.sweeps.task import Local
 
         yield Local(jobs) if jobs is not None else None
         return
-    from dna.cluster import cluster
+    from dna.runs.sweeps.ray_cluster import cluster
 
     with cluster(ray, 1.0 if cpus is None else cpus, gpus or 0.0, jobs) as found:
         yield found

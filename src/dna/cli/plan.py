@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from dna.experiments.cost import Cost
-    from dna.experiments.plan import Experiment, Limits, Planned, Scale
-    from dna.experiments.toy_cost import ToyCost
-    from dna.reproduce import Where
+    from dna.paper.experiments.cost import Cost
+    from dna.paper.experiments.plan import Experiment, Limits, Planned, Scale
+    from dna.paper.experiments.toy_cost import ToyCost
+    from dna.paper.reproduce import Where
 
 
 def show_plan(
@@ -25,12 +25,12 @@ def show_plan(
     as_json: bool,
 ) -> None:
     """Print runs, interactions, hours, disk; what is measured is said on stderr meanwhile."""
-    from dna.experiments import EXPERIMENTS
-    from dna.experiments.cost import cost
-    from dna.experiments.output import folder_of
-    from dna.experiments.plan import planned
-    from dna.experiments.speed import remembered
-    from dna.experiments.toy_cost import toy_cost
+    from dna.paper.experiments import EXPERIMENTS
+    from dna.paper.experiments.cost import cost
+    from dna.paper.experiments.output import folder_of
+    from dna.paper.experiments.plan import planned
+    from dna.paper.experiments.speed import remembered
+    from dna.paper.experiments.toy_cost import toy_cost
 
     mine, toy = planned(chosen, scale, limits), None
     others = [(o, planned(o, scale, limits)) for o in EXPERIMENTS if o.name != chosen.name]

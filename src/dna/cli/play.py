@@ -7,7 +7,7 @@ import typer
 
 from dna.cli.display import counting
 from dna.cli.evaluation import AllowImport, Deterministic, Seed
-from dna.errors import BadInput
+from dna.common.errors import BadInput
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder")]
 Format = Literal["mp4", "gif"]
@@ -42,11 +42,11 @@ def record_(
 
     Example: dna record runs/3f2a9c01d4e5 --best-of 3 --out breakout.gif
     """
-    from dna.evaluate import Playing, policy_of
-    from dna.film import Film, best_episode, default_video
-    from dna.hub import find
-    from dna.media import gif, mp4
-    from dna.storage import write
+    from dna.agents.hub import find
+    from dna.common.storage import write
+    from dna.evaluation.evaluate import Playing, policy_of
+    from dna.evaluation.film import Film, best_episode, default_video
+    from dna.evaluation.video import gif, mp4
 
     folder = find(run)
     kind = _format(out, form)
@@ -81,9 +81,9 @@ def plot(
 
     Example: dna plot runs/a runs/b runs/c --out curves.png
     """
-    from dna.folder import RunFolder
-    from dna.plots import default_plot, learning_curves, random_score
-    from dna.storage import write
+    from dna.common.storage import write
+    from dna.evaluation.plots import default_plot, learning_curves, random_score
+    from dna.runs.folder import RunFolder
 
     folders = [RunFolder.of(run) for run in runs]
     target = out or default_plot(folders[0])

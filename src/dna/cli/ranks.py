@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from dna.errors import BadInput
-from dna.launch import launched
-from dna.threads import wait_briefly
+from dna.common.errors import BadInput
+from dna.common.process import wait_briefly
+from dna.distributed.launch import launched
 
 if TYPE_CHECKING:
-    from dna.world import World
+    from dna.distributed.world import World
 
 T = TypeVar("T")
 #: Seconds in which the first rank of a busy machine comes to the same refusal.
@@ -27,7 +27,7 @@ def joined(device: str | None, step_limit: float) -> Iterator["World | None"]:
         yield None
         return
     wait_briefly()
-    from dna.world import join
+    from dna.distributed.world import join
 
     with join(device or "auto", step_limit) as world:
         yield world
@@ -37,7 +37,7 @@ def decided(world: "World | None", decide: Callable[[], T]) -> T:
     """What the first rank decides (plain JSON), for all."""
     if world is None:
         return decide()
-    from dna.accord import on_first
+    from dna.distributed.collectives import on_first
 
     return on_first(world, decide)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dna.errors import BadInput
+from dna.common.errors import BadInput
 
 Reproductions = Annotated[Path, typer.Option(help="Where `dna reproduce` wrote, for names")]
 
@@ -44,8 +44,8 @@ def report(
     target = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     if target.suffix not in (".html", ".htm"):
         raise BadInput(f"--out {target}: must end in .html")
-    from dna.report.page import page_of
-    from dna.storage import write
+    from dna.common.storage import write
+    from dna.evaluation.report.page import page_of
 
     data = page_of(paths).encode()
     write(target, data)
@@ -56,7 +56,7 @@ def _experiment(given: Path, root: Path) -> Path:
     """The newest folder of an experiment that is given by name or alias; else as given."""
     if os.path.exists(given) or len(given.parts) != 1:  # of any name, without an error
         return given
-    from dna.experiments import experiment
+    from dna.paper.experiments import experiment
 
     try:
         chosen = experiment(str(given))
@@ -89,7 +89,7 @@ def watch(
 
       dna watch runs/3f2a9c01d4e5 --port 8000
     """
-    from dna.report.live import Live, Server
+    from dna.evaluation.report.live import Live, Server
 
     with Server(Live(run), port) as server:
         typer.echo(f"{run}: {server.address}  (Ctrl-C ends)")

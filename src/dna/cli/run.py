@@ -14,16 +14,16 @@ from dna.cli.display import show_progress
 from dna.cli.folders import check_folder, prepare, remembered
 from dna.cli.ranks import decided, is_first, joined
 from dna.cli.seeds import train_seeds
+from dna.common.console import typed
+from dna.common.errors import BadInput
+from dna.common.process import wait_briefly
 from dna.config import Config, json_tree
-from dna.errors import BadInput
-from dna.launch import check_divides, launched
-from dna.threads import wait_briefly
-from dna.tweak import digest
-from dna.voice import typed
+from dna.config.overrides import digest
+from dna.distributed.launch import check_divides, launched
 
 if TYPE_CHECKING:
-    from dna.setup import How
-    from dna.world import World
+    from dna.distributed.world import World
+    from dna.runs.setup import How
 
 TRAIN_HELP = """Train an agent.
 
@@ -139,7 +139,7 @@ def resume(
 
     Example: dna resume runs/3f2a9c01d4e5
     """
-    from dna.folder import RunFolder
+    from dna.runs.folder import RunFolder
 
     folder = RunFolder.of(run)
     config, seed = folder.read()
@@ -154,8 +154,8 @@ def resume(
 
 
 def _how(world: "World | None", **how: Any) -> "How":
-    from dna.setup import How  # only now: it brings torch
-    from dna.steps import has_compiler
+    from dna.algorithm.compiled_step import has_compiler
+    from dna.runs.setup import How  # only now: it brings torch
 
     if how.pop("jobs", None) is not None:
         raise BadInput("--jobs: goes with --seeds")
@@ -191,10 +191,10 @@ def _train(
     as_json: bool,
     track: tuple[str | None, str],
 ) -> None:
-    from dna.dashboards import Tracker
-    from dna.folder import RunFolder
-    from dna.metrics import Sink
-    from dna.train import train as train_run
+    from dna.runs.folder import RunFolder
+    from dna.runs.metrics import Sink
+    from dna.runs.trackers import Tracker
+    from dna.runs.train import train as train_run
 
     sinks: list[Sink] = []
     service, project = track

@@ -15,12 +15,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from dna.common.console import say
 from dna.config import Config
-from dna.textual import QUIET_FOR
-from dna.voice import say
+from dna.runs.text_progress import QUIET_FOR
 
 if TYPE_CHECKING:
-    from dna.task import Task
+    from dna.runs.sweeps.task import Task
 
 
 def train_seeds(
@@ -33,8 +33,8 @@ def train_seeds(
     as_json: bool,
 ) -> None:
     """Train every seed in its folder, show a line for each; then scores and their mean."""
-    from dna.pool import check, run_all
-    from dna.task import Local, Task, jobs_for
+    from dna.runs.sweeps.pool import check, run_all
+    from dna.runs.sweeps.task import Local, Task, jobs_for
 
     tasks = [Task(config, seed, folder) for seed, folder in seeds.items()]
     with _table(config, quiet) as told:

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dna.summary import METHOD, interval
+from dna.common.intervals import METHOD, interval
 
 if TYPE_CHECKING:
-    from dna.folder import RunFolder
-    from dna.policy import SavedPolicy
+    from dna.runs.folder import RunFolder
+    from dna.runs.policy import SavedPolicy
 
 Summary = dict[str, Any]
 WIDE = 10_000

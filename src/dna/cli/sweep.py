@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dna.choices import Space, as_words, grid, split, tree_of
 from dna.cli import options, places
 from dna.cli.chosen import settings_of
 from dna.cli.folders import LAST_SEED
 from dna.cli.run import as_options, asked_for
 from dna.cli.watching import print_rows, watching
+from dna.common.errors import BadInput, DnaError
 from dna.config import Config
-from dna.errors import BadInput, DnaError
-from dna.tweak import digest
+from dna.config.overrides import digest
+from dna.config.search_space import Space, as_words, grid, split, tree_of
 
 if TYPE_CHECKING:
-    from dna.sweep import Sweep
-    from dna.task import Place
+    from dna.runs.sweeps.grid import Sweep
+    from dna.runs.sweeps.task import Place
 
 HELP = """Train every combination of some settings over seeds, or search for good ones.
 
@@ -106,7 +106,7 @@ Start = tuple[str, tuple[str | None, str | None, str | None], Path | None, int |
 
 
 class _Asked:
-    """What the command line asks for, in words that `dna.sweep` and `dna.search` take."""
+    """The command line as the words that `sweeps.grid` and `sweeps.search` take."""
 
     by: tuple[str, Literal["mean", "median"]]
     words: list[str]
@@ -140,8 +140,8 @@ class _Asked:
         """All combinations, every one of them checked before the first run."""
         changes = grid(self.axes)
         configs = [self.configure(one) for one in changes]
-        from dna.pool import check
-        from dna.sweep import Point, grid_tasks, run_grid
+        from dna.runs.sweeps.grid import Point, grid_tasks, run_grid
+        from dna.runs.sweeps.pool import check
 
         points = [Point(*pair) for pair in zip(changes, configs, strict=True)]
         sweep = self._sweep({"kind": "grid"}, configs[0])
@@ -157,8 +157,8 @@ class _Asked:
         """As many trials as asked for."""
         space = Space(self.axes, self.configure)
         first = space.check()
-        from dna.pool import Pool, check
-        from dna.search import Plan, run_search
+        from dna.runs.sweeps.pool import Pool, check
+        from dna.runs.sweeps.search import Plan, run_search
 
         about = {"kind": "search", "seeds": len(self.seeds), "seed": self.seeds[0]}
         about |= {"objective": self.by[0], "average": self.by[1], "prune": prune}
@@ -176,8 +176,8 @@ class _Asked:
             raise DnaError(f"{sweep.out}: none of {len(tree['points'])} trials came to an end")
 
     def _sweep(self, about: dict[str, Any], first: Config) -> "Sweep":
-        from dna.objectives import objective
-        from dna.sweep import Sweep
+        from dna.runs.sweeps.grid import Sweep
+        from dna.runs.sweeps.objectives import objective
 
         judge = objective(self.by[0])
         about = {"env": self.start[0], "axes": tree_of(self.axes)} | about
@@ -186,7 +186,7 @@ class _Asked:
         return Sweep(about, self.seeds, self.runs, folder, judge, self.by[1])
 
     def _tell(self, sweep: "Sweep", tree: dict[str, Any]) -> None:
-        from dna.sweep import table
+        from dna.runs.sweeps.grid import table
 
         if self.as_json:
             return typer.echo(json.dumps(tree))
@@ -199,7 +199,7 @@ class _Asked:
 
 
 def _here(config: Config) -> "Place":
-    from dna.task import Local, jobs_for
+    from dna.runs.sweeps.task import Local, jobs_for
 
     return Local(jobs_for(config))
 
@@ -212,8 +212,8 @@ def _name(env_id: str, about: Mapping[str, Any]) -> str:
 
 
 def _plan(tasks: Sequence[Any], as_json: bool) -> None:
-    from dna.folder import RunFolder
-    from dna.task import look
+    from dna.runs.folder import RunFolder
+    from dna.runs.sweeps.task import look
 
     rows = []
     for task in tasks:

@@ -11,11 +11,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dna.textual import QUIET_FOR
-from dna.voice import say
+from dna.common.console import say
+from dna.runs.text_progress import QUIET_FOR
 
 if TYPE_CHECKING:
-    from dna.task import Task
+    from dna.runs.sweeps.task import Task
 
 #: Rows of the table: what is beyond them is told in its last line.
 ROWS = 24

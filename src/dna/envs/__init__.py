@@ -13,10 +13,10 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from dna.common.errors import BadInput
 from dna.config import EnvConfig
-from dna.errors import BadInput
-from dna.spaces import ActionSpec, ObservationSpec
-from dna.worlds import PROCGEN
+from dna.config.environments import PROCGEN
+from dna.envs.specs import ActionSpec, ObservationSpec
 
 Array = npt.NDArray[Any]
 State = dict[str, Array]
@@ -118,7 +118,7 @@ def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:
     from dna.envs.vector import VectorAdapter
 
     if source is None and config.atari is not None:
-        from dna.envs.atari import AtariVector
+        from dna.envs.atari.vector import AtariVector
 
         return AtariVector(config, making)
     if source is None and (config.id or "").startswith(PROCGEN):

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from dna.errors import BadInput
-from dna.spaces import ActionSpec
+from dna.common.errors import BadInput
+from dna.envs.specs import ActionSpec
 
 Array = npt.NDArray[Any]
 #: MinAtar's letters.

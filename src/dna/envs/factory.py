@@ -7,14 +7,14 @@ from typing import Any
 
 import gymnasium
 
-from dna.complaints import nearest, quoted
+from dna.common.errors import BadInput, MissingExtra
+from dna.common.messages import nearest, quoted
 from dna.config import EnvConfig
+from dna.config.environments import ATARI, PROCGEN
 from dna.envs import Source, mujoco
-from dna.envs.atari import rom_of
+from dna.envs.atari.vector import rom_of
+from dna.envs.benchmark_scores import atari_game, procgen_game
 from dna.envs.guard import one_line
-from dna.errors import BadInput, MissingExtra
-from dna.scores import atari_game, procgen_game
-from dna.worlds import ATARI, PROCGEN
 
 
 def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:

@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Protocol
 
-from dna.errors import DnaError, EnvironmentFailure
+from dna.common.errors import DnaError, EnvironmentFailure
 
 
 class guard:

@@ -13,16 +13,17 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from dna.common.errors import BadInput, EnvironmentFailure
 from dna.config import EnvConfig
-from dna.envs import ALL, Array, Factory, Making, State, Step, graph, mujoco
+from dna.envs import ALL, Array, Factory, Making, State, Step, mujoco
 from dna.envs.actions import action_codec, meanings_of, uniform_rows
 from dna.envs.guard import close, guard
 from dna.envs.masks import asked
 from dna.envs.packing import PackedCodec, observer
-from dna.envs.shared_dice import SharedDice
 from dna.envs.spaces import ObservationCodec, check_finite
+from dna.envs.state import graph
+from dna.envs.state.shared_generators import SharedDice
 from dna.envs.vector import no_snapshot
-from dna.errors import BadInput, EnvironmentFailure
 
 
 class GymVector:

@@ -15,16 +15,17 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from dna.common.errors import BadInput
 from dna.config import EnvConfig
-from dna.envs import Factory, Source, graph
+from dna.config.environments import PROCGEN
+from dna.envs import Factory, Source
 from dna.envs.actions import Codec, action_codec
 from dna.envs.factory import factory
 from dna.envs.guard import close, one_line
 from dna.envs.packing import PackedCodec
 from dna.envs.spaces import ObservationCodec
-from dna.errors import BadInput
-from dna.spaces import MASK, ActionSpec, ObservationSpec
-from dna.worlds import PROCGEN
+from dna.envs.specs import MASK, ActionSpec, ObservationSpec
+from dna.envs.state import graph
 
 Env = gymnasium.Env[Any, Any]
 Vector = gymnasium.vector.VectorEnv[Any, Any, Any]

@@ -2,11 +2,11 @@
 
 import gymnasium
 
-from dna.envs.atari import roms
+from dna.common.errors import MissingExtra
+from dna.config.environments import PROCGEN
+from dna.envs.atari.vector import roms
 from dna.envs.factory import register_minatar
 from dna.envs.procgen import GAMES
-from dna.errors import MissingExtra
-from dna.worlds import PROCGEN
 
 
 def ids() -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from dna.spaces import MASK
+from dna.envs.specs import MASK
 
 #: The method's name; the environment may have it at any depth of its wrappers.
 METHOD = "action_masks"

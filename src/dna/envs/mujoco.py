@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from dna.errors import BadInput, EnvironmentFailure, MissingExtra
+from dna.common.errors import BadInput, EnvironmentFailure, MissingExtra
 
 Array = npt.NDArray[Any]
 Env = gymnasium.Env[Any, Any]

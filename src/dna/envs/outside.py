@@ -107,8 +107,8 @@ def _steps(codec: ObservationCodec) -> Iterator[str]:
 def _atari_meanings(vector: Any) -> tuple[str, ...]:
     from ale_py import Action
 
-    from dna.envs.atari import rom_of
-    from dna.envs.game import actions_of, emulator
+    from dna.envs.atari.game import actions_of, emulator
+    from dna.envs.atari.vector import rom_of
 
     numbers = actions_of(emulator(rom_of(vector.name)), vector.settings)
     return tuple(str(Action(number).name) for number in numbers)

@@ -1,4 +1,4 @@
-"""Dict observations and action masks as rows of bytes (`dna.spaces.ObservationSpec.pack`).
+"""Dict observations and action masks as rows of bytes (`dna.envs.specs.ObservationSpec.pack`).
 
 A mask is `info["action_mask"]` (`dna.envs.masks` puts a method's answer there), or an entry
 `"action_mask"` of a Dict observation: one truth for every choice, of several groups
@@ -13,12 +13,60 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from dna.common.errors import BadInput
 from dna.envs.spaces import ObservationCodec, check_unmasked
-from dna.errors import BadInput
-from dna.packed import legal, numbers, spans
-from dna.spaces import MASK, ActionSpec, ObservationSpec, Part
+from dna.envs.specs import MASK, ActionSpec, ObservationSpec, Part
 
 Array = npt.NDArray[Any]
+
+
+def spans(spec: ObservationSpec) -> dict[Part, slice]:
+    """Where each part lies in a row."""
+    found, start = {}, 0
+    for part in spec.parts:
+        found[part] = slice(start, start + part.bytes)
+        start += part.bytes
+    return found
+
+
+def columns(spec: ObservationSpec) -> dict[str, tuple[Part, slice]]:
+    """Entry → where it lies in the numbers that `Unpack` and `numbers` give."""
+    found, start = dict[str, tuple[Part, slice]](), 0
+    for part in spec.entries:
+        found[part.name] = part, slice(start, start + part.elements)
+        start += part.elements
+    return found
+
+
+def elements(spec: ObservationSpec) -> int:
+    """Numbers in the entries of a row."""
+    return sum(part.elements for part in spec.entries)
+
+
+def divisors(spec: ObservationSpec) -> npt.NDArray[np.float64]:
+    """255 where a number is a pixel or another byte, else 1."""
+    parts = [np.full(p.elements, 255.0 if p.dtype == "uint8" else 1.0) for p in spec.entries]
+    return np.concatenate(parts)
+
+
+def numbers(spec: ObservationSpec, rows: Array) -> npt.NDArray[np.float32]:
+    """Rows of bytes [B, R] as the numbers of their entries [B, E], not yet scaled."""
+    parts = []
+    for part, span in spans(spec).items():
+        if part.kind != "mask":
+            piece = np.ascontiguousarray(rows[:, span])
+            parts.append(piece.view(np.float32) if part.dtype == "float32" else piece)
+    return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def legal(spec: ObservationSpec, rows: Array) -> npt.NDArray[np.bool_] | None:
+    """Which choices are legal [B, C]; None: all of them, always."""
+    for part, span in spans(spec).items():
+        if part.kind == "mask":
+            return np.not_equal(rows[:, span], 0)
+    return None
+
+
 #: The only entry of an environment that has a mask, but no Dict space.
 ONLY = "observation"
 

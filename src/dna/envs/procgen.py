@@ -17,17 +17,17 @@ import numpy as np
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from dna.complaints import nearest, quoted
+from dna.common.errors import BadInput, MissingExtra
+from dna.common.messages import nearest, quoted
 from dna.config import EnvConfig
 from dna.config import Procgen as ProcgenConfig
+from dna.config.environments import PROCGEN
 from dna.envs import Array, Making, State
+from dna.envs.atari.workers import cores
 from dna.envs.guard import guard, one_line
 from dna.envs.packing import PackedCodec
 from dna.envs.spaces import ObservationCodec
 from dna.envs.vector import VectorAdapter, no_snapshot
-from dna.envs.workers import cores
-from dna.errors import BadInput, MissingExtra
-from dna.worlds import PROCGEN
 
 #: Game → the levels it has beside easy and hard.
 _BESIDE: dict[str, tuple[str, ...]] = {

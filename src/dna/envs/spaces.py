@@ -13,8 +13,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
-from dna.errors import BadInput, NonFinite
-from dna.spaces import MASK, Dtype, ObservationSpec
+from dna.common.errors import BadInput, NonFinite
+from dna.envs.specs import MASK, Dtype, ObservationSpec
 
 Array = npt.NDArray[Any]
 #: More channels than this on the smallest axis, and three axes are no picture.

@@ -15,16 +15,17 @@ import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
+from dna.common.errors import BadInput, EnvironmentFailure, Unsaveable
 from dna.config import EnvConfig
-from dna.envs import ALL, Array, State, Step, graph
+from dna.envs import ALL, Array, State, Step
 from dna.envs.actions import action_codec, uniform_rows
 from dna.envs.guard import close, guard
 from dna.envs.masks import METHOD, answers
 from dna.envs.packing import PackedCodec, observer, row_of
-from dna.envs.shared_dice import SharedDice
 from dna.envs.spaces import ObservationCodec, check_finite
-from dna.errors import BadInput, EnvironmentFailure, Unsaveable
-from dna.spaces import MASK
+from dna.envs.specs import MASK
+from dna.envs.state import graph
+from dna.envs.state.shared_generators import SharedDice
 
 
 class VectorAdapter:

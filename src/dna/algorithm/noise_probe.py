@@ -1,0 +1,143 @@
+"""The noise scale of every phase while a run trains (section 3.2, appendices D and N).
+
+Measured at the start of a phase, on what it has frozen and with its own loss, before its first
+step. No weight moves, and no random number that learning uses is drawn.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dna.algorithm.engine import Step
+from dna.algorithm.noise_estimate import Reading
+from dna.algorithm.noise_scale import Estimate, NoiseScale, Sizes
+from dna.algorithm.phases import is_mean_over_rows, loss
+from dna.common.randomness import generator
+from dna.common.timing import Clock
+from dna.config import AnyPhase, Config, Noise
+from dna.networks.batch import Batch, Experience
+from dna.networks.networks import Networks
+
+#: Rows of the large mini-batch at a time: activations of images stay within memory.
+CHUNK = 512
+
+
+def attach(
+    config: Config, networks: Networks, seed: int, steps: Mapping[str, Step], clock: Clock
+) -> "Probe | None":
+    """Have every step of a run that measures its noise call one and the same probe."""
+    if config.noise is None:
+        return None
+    probe = Probe(config, networks, seed, clock)
+    for step in steps.values():
+        step.probe = probe
+    return probe
+
+
+class Probe:
+    """What a run measures of its phases every so many iterations, and its running averages."""
+
+    def __init__(self, config: Config, networks: Networks, seed: int, clock: Clock) -> None:
+        assert config.noise is not None
+        self.settings: Noise = config.noise
+        self.networks, self.seed, self.clock = networks, seed, clock
+        self.scales = {p.name: NoiseScale(self.settings.alpha) for p in config.phases}
+        self.measured = dict.fromkeys(self.scales, 0)  # how often, by phase
+        self.iteration = 0
+
+    def begin(self, iteration: int) -> None:
+        """Which iteration it is: whether to measure, and with which dice."""
+        self.iteration = iteration
+
+    def due(self, phase: AnyPhase) -> bool:
+        """Every so many of the iterations on which the phase runs, and the first few."""
+        count = self.iteration // phase.every
+        return count % self.settings.every == 0 or count < (self.settings.first or 0)
+
+    def __call__(self, phase: AnyPhase, data: Experience, progress: float) -> dict[str, float]:
+        """`noise/<phase>/…` of this iteration; empty when none is due."""
+        if not self.due(phase):
+            return {}
+        with self.clock("noise"):
+            s = self.settings
+            rows = int((data["weight"] > 0).sum())
+            if rows <= s.b_small:
+                return {}  # hardly a row was real: nothing can be said
+            big = None if s.b_big is None else min(s.b_big, rows)
+            sizes = Sizes(s.b_small, big, s.samples)
+            estimate = measure(phase, self.networks, data, progress, sizes, self._dice(phase))
+            reading = self.scales[phase.name].update(estimate)
+            self.measured[phase.name] += 1
+        return named(phase.name, reading)
+
+    def _dice(self, phase: AnyPhase) -> Any:
+        return generator(self.seed, f"noise/{phase.name}", self.iteration)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """What a checkpoint holds."""
+        return {
+            f"{phase}/{name}": value
+            for phase, scale in self.scales.items()
+            for name, value in scale.state().items()
+        }
+
+    def load(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """The inverse of `state`."""
+        for phase, scale in self.scales.items():
+            start = f"{phase}/"
+            own = {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+            scale.load(own)
+
+
+def measure(
+    phase: AnyPhase,
+    networks: Networks,
+    data: Experience,
+    progress: float,
+    sizes: Sizes,
+    rng: Any,
+) -> Estimate:
+    """One estimate of a phase's noise, over data that holds its frozen columns."""
+    chunk = CHUNK if is_mean_over_rows(phase) else None
+    sizes = Sizes(sizes.b_small, sizes.b_big, sizes.samples, chunk)
+
+    def objective(mb: Batch) -> Tensor:
+        return loss(phase, networks, mb, progress)[0]
+
+    weights = networks.weights(phase.trains)
+    return NoiseScale.measure(objective, weights, _Real(data), sizes, rng)
+
+
+class _Real:
+    """The rows of an experience that carried a real step, as mini-batches."""
+
+    def __init__(self, data: Experience) -> None:
+        self.data = data
+        self.rows = torch.nonzero(data["weight"].cpu() > 0).flatten()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Tensor) -> Batch:
+        return self.data.rows(self.rows[index].sort().values)
+
+
+def named(phase: str, reading: Reading) -> dict[str, float]:
+    """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0 or 𝒮 ≤ 0) is missing, not made up."""
+    (low, high), paired = reading.interval, reading.paired
+    found = {
+        "sigma": reading.sigma,
+        "b_simple": reading.b_simple,
+        "g2": reading.g2,
+        "s": reading.s,
+        "b_simple_low": low,
+        "b_simple_high": high,
+        "sigma_authors": reading.authors_sigma,
+        "sigma_paired": paired.sigma,
+        "g2_paired": paired.g2,
+        "s_paired": paired.s,
+    }
+    return {f"noise/{phase}/{k}": v for k, v in found.items() if v is not None}

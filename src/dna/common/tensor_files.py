@@ -1,0 +1,53 @@
+"""Tensors as the bytes of a safetensors file, and back: no pickle."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from dna.common.errors import StorageFailure
+
+Array = npt.NDArray[Any]
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """`name` → `prefix/name`."""
+    return {f"{prefix}/{name}": array for name, array in arrays.items()}
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The inverse: what stands under a prefix."""
+    start = prefix + "/"
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+
+
+def numbered(tensors: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Tensor]]:
+    """`prefix/3/name` → {3: {name: …}}, in order."""
+    groups: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in under(tensors, prefix).items():
+        index, _, name = key.partition("/")
+        groups.setdefault(int(index), {})[name] = tensor
+    return dict(sorted(groups.items()))
+
+
+def arrays_of(tensors: dict[str, Tensor]) -> dict[str, Array]:
+    """As numpy sees them."""
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Tensors as safetensors bytes."""
+    return safetensors.torch.save(
+        {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    )
+
+
+def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:
+    """The inverse of `tensor_bytes`; `source` names the file in errors."""
+    try:
+        return safetensors.torch.load(data)
+    except SafetensorError as error:
+        raise StorageFailure(f"{source}: not a safetensors file ({error})") from error

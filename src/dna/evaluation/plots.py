@@ -1,0 +1,96 @@
+"""Learning curves from run folders, as PNG bytes; the caller writes them."""
+
+import io
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dna.common.errors import BadInput, MissingExtra, StorageFailure
+from dna.common.storage import read, read_json
+from dna.runs.folder import RunFolder
+
+Array = npt.NDArray[np.float64]
+#: Colors that keep apart for color-blind readers (Okabe & Ito).
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def curve(run: RunFolder) -> tuple[Array, Array]:
+    """(interactions, score of the last 100 episodes) of one run."""
+    path = run.path / "metrics.jsonl"
+    try:
+        rows = [json.loads(line) for line in read(path).splitlines()]
+        points = [
+            (row["interactions"], row["score"]) for row in rows if row["score"] is not None
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StorageFailure(f"{path}: not a run's metrics ({type(error).__name__})") from error
+    if not points:
+        raise BadInput(f"{run.path}: no episode has ended yet, nothing to draw")
+    x, y = np.array(points, dtype=np.float64).T
+    return x, y
+
+
+def random_score(run: RunFolder) -> float | None:
+    """The random agent's mean, if `dna eval --random` has measured it."""
+    path = run.path / "eval.json"
+    if not path.is_file():
+        return None
+    try:
+        return float(read_json(path)["random"]["mean"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def learning_curves(runs: list[RunFolder], reference: float | None = None) -> bytes:
+    """Runs grouped by algorithm, as PNG."""
+    buffer = io.BytesIO()
+    curves_figure(runs, reference).savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def curves_figure(runs: list[RunFolder], reference: float | None = None) -> Any:
+    """Runs grouped by algorithm: the mean over seeds, and its standard error."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plotting", "media") from None
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    axes = figure.subplots()
+    groups: dict[str, list[tuple[Array, Array]]] = defaultdict(list)
+    environments: set[str] = set()
+    for run in runs:
+        config, _ = run.read()
+        environments.add(config.env.id or "own environment")
+        groups[config.algorithm.upper()].append(curve(run))
+    for color, (name, curves) in zip(COLORS * len(groups), groups.items(), strict=False):
+        _draw(axes, name, curves, color)
+    if reference is not None:
+        axes.axhline(reference, color="#888888", linestyle="--", label="random agent")
+    axes.set_xlabel("interactions")
+    axes.set_ylabel("score (mean of the last 100 episodes)")
+    axes.set_title(", ".join(sorted(environments)))
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _draw(axes: Any, name: str, curves: list[tuple[Array, Array]], color: str) -> None:
+    start = max(x[0] for x, _ in curves)
+    end = min(x[-1] for x, _ in curves)
+    grid = np.linspace(start, end, 400)
+    scores = np.stack([np.interp(grid, x, y) for x, y in curves])
+    center = scores.mean(axis=0)
+    seeds = f" ({len(curves)} seeds)" if len(curves) > 1 else ""
+    axes.plot(grid, center, color=color, label=name + seeds)
+    if len(curves) > 1:
+        error = scores.std(axis=0, ddof=1) / np.sqrt(len(curves))
+        axes.fill_between(grid, center - error, center + error, color=color, alpha=0.2, lw=0)
+
+
+def default_plot(run: RunFolder) -> Path:
+    """Where `dna plot` writes for a single run unless told otherwise."""
+    return run.path / "curve.png"

@@ -1,0 +1,100 @@
+"""All weights in one vector: θ = [θ_π, θ_V], each parameter of the networks a view into it.
+
+So a gradient has one norm, Adam makes one pass, a checkpoint has one tensor for each moment
+and a compiled step few arguments, whatever the networks are made of.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dna.common.errors import StorageFailure
+from dna.networks.networks import Networks
+
+Which = Literal["policy", "value", "both"]
+
+
+class FlatWeights:
+    """Owns the memory of the networks' trainable weights and of their gradients."""
+
+    def __init__(self, networks: Networks) -> None:
+        groups = [networks.weights("policy"), networks.weights("value")]
+        self.border = sum(p.numel() for p in groups[0])  # where θ_π ends and θ_V begins
+        weights = [p for group in groups for p in group]
+        self.theta = torch.cat([in_memory_order(p.detach(), p) for p in weights])
+        self.gradient = torch.zeros_like(self.theta)
+        names = {p: name for name, p in networks.named_parameters()}
+        self.places: dict[str, tuple[int, nn.Parameter]] = {}
+        start = 0
+        for p in weights:
+            self.places[names[p]] = start, p
+            stop = start + p.numel()
+            p.grad = laid_out_as(self.gradient[start:stop], p)
+            p.data = laid_out_as(self.theta[start:stop], p)
+            start = stop
+        self._vectors: dict[str, nn.Parameter] = {}
+
+    def span(self, which: Which) -> slice:
+        """Where these weights lie in θ."""
+        border, end = self.border, len(self.theta)
+        return {
+            "policy": slice(0, border),
+            "value": slice(border, end),
+            "both": slice(0, end),
+        }[which]
+
+    def vector(self, which: Which) -> nn.Parameter:
+        """θ_π, θ_V or both as one parameter, for an optimizer."""
+        if which not in self._vectors:
+            span = self.span(which)
+            vector = nn.Parameter(self.theta[span])
+            vector.grad = self.gradient[span]
+            self._vectors[which] = vector
+        return self._vectors[which]
+
+    def parameters_of(self, vector: Tensor, which: Which) -> dict[str, Tensor]:
+        """A vector like `vector(which)` cut into parameters, by their names in `Networks`."""
+        span = self.span(which)
+        return {
+            name: laid_out_as(vector[start - span.start : start - span.start + p.numel()], p)
+            for name, (start, p) in self.places.items()
+            if span.start <= start < span.stop
+        }
+
+    def vector_of(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """The inverse of `parameters_of`, for tensors in whatever layout."""
+        return torch.cat(
+            [in_memory_order(x, self.places[name][1]) for name, x in parameters.items()]
+        )
+
+
+def _order(like: Tensor) -> list[int]:
+    """Dimensions from the slowest to the fastest in memory."""
+    strides = like.stride()
+    return sorted(range(like.dim()), key=lambda d: (-strides[d], d))
+
+
+def in_memory_order(x: Tensor, like: Tensor) -> Tensor:
+    """A tensor's numbers in the order in which `like` has them in memory."""
+    return x.permute(_order(like)).reshape(-1)
+
+
+def laid_out_as(vector: Tensor, like: Tensor) -> Tensor:
+    """The inverse: a view of the vector with this tensor's shape and layout."""
+    order = _order(like)
+    back = sorted(range(like.dim()), key=order.__getitem__)
+    return vector.view([like.shape[d] for d in order]).permute(back)
+
+
+def check_moments(
+    slots: dict[int, dict[str, Tensor]], optimizer: torch.optim.Adam, name: str
+) -> None:
+    """Moments of another length would be read past their end."""
+    (vector,) = optimizer.param_groups[0]["params"]
+    for index, moments in slots.items():
+        shapes = {moments[slot].shape for slot in ("exp_avg", "exp_avg_sq")}
+        step = moments["step"]
+        if index != 0 or shapes != {vector.shape} or step.numel() != 1:
+            raise StorageFailure(f"{name}: its moments are not of these weights")

@@ -1,0 +1,241 @@
+"""Environments behind one convention: spaces, seeds, ends of episodes, threads, failures."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from dna.common.errors import BadInput, EnvironmentFailure, NonFinite
+from dna.config import EnvConfig
+from dna.envs import Making, make
+from dna.envs.actions import ActionCodec
+from dna.envs.factory import factory
+from dna.envs.fake import Countdown, Identity
+from dna.envs.spaces import ObservationCodec
+from helpers import environment, tiny
+
+IDS = ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "FrozenLake-v1", "MinAtar/Breakout-v1"]
+
+
+def trace(env, steps=120, seed=0):
+    """Everything an environment shows under the same random actions."""
+    rng = np.random.default_rng(seed)
+    rows = [env.reset().tobytes()]
+    for _ in range(steps):
+        step = env.step(env.uniform(rng))
+        finals = b"".join(step.final_obs[a].tobytes() for a in sorted(step.final_obs))
+        rows.append(step.obs.tobytes() + step.reward.tobytes() + step.done.tobytes() + finals)
+    env.close()
+    return rows
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_the_same_seed_is_equal_another_differs_and_threads_change_nothing(env_id):
+    config = tiny(env_id=env_id)
+    first = trace(environment(config, seed=7))
+    assert trace(environment(config, seed=7)) == first
+    assert trace(environment(config, seed=8)) != first
+    assert trace(environment(config, seed=7, threads=2)) == first
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_shapes_and_dtypes_are_those_of_the_specs(env_id):
+    env = environment(tiny(env_id=env_id))
+    obs = env.reset()
+    step = env.step(env.uniform(np.random.default_rng(0)))
+    for array in (obs, step.obs):
+        assert array.shape == (env.agents, *env.observation.shape)
+        assert array.dtype == np.dtype(env.observation.dtype)
+    assert step.reward.dtype == np.float32
+    assert step.terminated.dtype == step.done.dtype == step.valid.dtype == np.bool_
+    assert not (step.terminated & ~step.done).any()
+
+
+def test_the_final_observation_is_the_true_last_one_and_the_next_is_a_first_one():
+    env = make(EnvConfig(), Making(1, (0,)), lambda: Countdown(3))
+    env.reset()
+    action = np.zeros((1, 1), np.int64)
+    steps = [env.step(action) for _ in range(6)]
+    assert [bool(s.done[0]) for s in steps] == [False, False, True] * 2
+    assert [float(s.obs[0, 0]) for s in steps] == [1, 2, 0, 1, 2, 0]
+    assert [float(s.final_obs[0][0]) for s in steps if s.done[0]] == [3, 3]
+    assert [float(s.reward[0]) for s in steps] == [0, 0, 1, 0, 0, 1]
+
+
+def test_our_step_limit_truncates_and_never_terminates():
+    env = make(EnvConfig(max_episode_steps=4), Making(1, (0,)), lambda: Identity(length=100))
+    env.reset()
+    steps = [env.step(np.zeros((1, 1), np.int64)) for _ in range(8)]
+    assert [bool(s.done[0]) for s in steps] == [False, False, False, True] * 2
+    assert not any(s.terminated[0] for s in steps)
+
+
+def test_held_environments_stay_where_they_are():
+    env = make(EnvConfig(), Making(2, (0, 1)), lambda: Countdown(9))
+    env.reset()
+    for _ in range(3):
+        step = env.step(np.zeros((2, 1), np.int64), active=np.array([True, False]))
+        assert step.valid.tolist() == [True, False]
+    after = env.step(np.zeros((2, 1), np.int64))
+    assert after.obs[:, 0].tolist() == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("space", "kind", "shape", "dtype"),
+    [
+        (spaces.Box(-1, 1, (3,), np.float64), "vector", (3,), "float32"),
+        (spaces.Box(-1, 1, (2, 5), np.float32), "vector", (10,), "float32"),
+        (spaces.Box(0, 255, (84, 80, 3), np.uint8), "image", (84, 80, 3), "uint8"),
+        (spaces.Box(0, 255, (4, 84, 80), np.uint8), "image", (84, 80, 4), "uint8"),
+        (spaces.Box(0, 1, (10, 10, 4), np.bool_), "image", (10, 10, 4), "bool"),
+        (spaces.Box(0, 1, (8, 8, 12), np.float32), "image", (8, 8, 12), "float32"),
+        (spaces.Box(0, 1, (12, 8, 8), np.float32), "image", (8, 8, 12), "float32"),
+        (spaces.Discrete(5, start=3), "vector", (5,), "float32"),
+        (spaces.MultiDiscrete([2, 3]), "vector", (5,), "float32"),
+        (spaces.MultiBinary(4), "vector", (4,), "float32"),
+    ],
+)
+def test_observation_spaces_become_specs(space, kind, shape, dtype):
+    codec = ObservationCodec(space)
+    space.seed(0)
+    sample = space.sample()
+    encoded = codec.encode_batch([sample])
+    assert (codec.spec.kind, codec.spec.shape, codec.spec.dtype) == (kind, shape, dtype)
+    assert encoded.shape == (1, *shape)
+    assert encoded.dtype == np.dtype(dtype)
+
+
+def test_channels_in_front_move_behind_with_their_pixels():
+    space = spaces.Box(0, 255, (3, 6, 5), np.uint8)
+    picture = np.arange(90, dtype=np.uint8).reshape(3, 6, 5)
+    encoded = ObservationCodec(space).encode(picture)
+    assert encoded[4, 2, 1] == picture[1, 4, 2]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(4, start=-2),
+        spaces.MultiDiscrete([2, 3, 4]),
+        spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])),
+        spaces.MultiBinary(3),
+        spaces.Box(-2, 3, (2, 2), np.float32),
+        spaces.Box(-np.inf, np.inf, (2,), np.float64),
+    ],
+)
+def test_uniform_actions_lie_in_the_space(space):
+    codec = ActionCodec(space)
+    actions = codec.uniform(np.random.default_rng(0), 200)
+    assert actions.shape == (200, codec.spec.width)
+    assert all(space.contains(codec.decode(action)) for action in actions)
+
+
+def test_uniform_choices_reach_every_action():
+    codec = ActionCodec(spaces.Discrete(4, start=-2))
+    actions = codec.uniform(np.random.default_rng(0), 200)
+    assert {codec.decode(a) for a in actions} == {-2, -1, 0, 1}
+
+
+def test_real_numbers_are_clipped_for_the_environment():
+    codec = ActionCodec(spaces.Box(-2, 2, (1,), np.float32))
+    assert codec.decode(np.array([5.0], np.float32)).tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Dict(a=spaces.Discrete(2)), spaces.Tuple([spaces.Discrete(2)]), spaces.Text(3)],
+)
+def test_other_spaces_are_refused_with_a_way_out(space):
+    with pytest.raises(BadInput, match="use Box"):
+        ObservationCodec(space)
+    with pytest.raises(BadInput, match="use Discrete"):
+        ActionCodec(space)
+
+
+class Broken(Countdown):
+    """Fails in a chosen way on its second step."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.t == 2:
+            if self.how == "raise":
+                raise RuntimeError("the motor\nburned out")
+            if self.how == "nan observation":
+                obs = obs * np.nan
+            if self.how == "nan reward":
+                reward = float("inf")
+            if self.how == "exit":
+                raise SystemExit(0)
+            if self.how == "nan at the end":
+                return obs * np.nan, reward, False, True, info
+            if self.how == "shape":
+                obs = np.zeros(2, np.float32)
+        return obs, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ("raise", EnvironmentFailure, "agent 0: RuntimeError: the motor$"),
+        ("shape", EnvironmentFailure, r"shape \(2,\) is not \(1,\)"),
+        ("exit", EnvironmentFailure, "SystemExit"),
+        ("nan at the end", NonFinite, "final observation that is not finite"),
+        ("nan observation", NonFinite, "observation that is not finite"),
+        ("nan reward", NonFinite, "reward that is not finite"),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_broken_environment_is_named_in_one_line(how, error, words, threads):
+    env = make(EnvConfig(id="Broken"), Making(2, (0, 1), threads), lambda: Broken(how))
+    env.reset()
+    env.step(np.zeros((2, 1), np.int64))
+    with pytest.raises(error, match=words):
+        env.step(np.zeros((2, 1), np.int64))
+    env.close()
+
+
+def test_floats_in_a_space_of_bytes_are_refused():
+    codec = ObservationCodec(spaces.Box(0, 255, (4,), np.uint8))
+    with pytest.raises(ValueError, match="float64 in a space of uint8"):
+        codec.encode(np.full(4, 0.5))
+
+
+def test_one_environment_cannot_play_for_all():
+    env = Countdown()
+    with pytest.raises(BadInput, match="a new environment each time"):
+        make(EnvConfig(), Making(2, (0, 1)), lambda: env)
+
+
+def test_a_factory_that_fails_is_named():
+    def broken():
+        raise OSError("no simulator")
+
+    with pytest.raises(EnvironmentFailure, match="Sim: OSError: no simulator"):
+        make(EnvConfig(id="Sim"), Making(1, (0,)), broken)
+
+
+def test_a_factory_must_make_an_environment():
+    with pytest.raises(BadInput, match=r"not a gymnasium\.Env"):
+        make(EnvConfig(), Making(1, (0,)), lambda: 3)
+
+
+def test_ids_that_import_code_need_permission():
+    with pytest.raises(BadInput, match="--allow-import"):
+        factory(EnvConfig(id="dna.envs.fake:Identity"))
+    create = factory(EnvConfig(id="dna.envs.fake:Identity"), allow_import=True)
+    assert isinstance(create(), Identity)
+    with pytest.raises(BadInput, match="neither a callable nor an id"):
+        factory(EnvConfig(id="dna.envs.fake:Nothing"), allow_import=True)
+    with pytest.raises(BadInput, match="cannot import no_such_module"):
+        factory(EnvConfig(id="no_such_module:x"), allow_import=True)
+
+
+def test_options_reach_the_environment_and_wrong_ones_are_refused():
+    create = factory(EnvConfig(id="FrozenLake-v1", options={"is_slippery": False}))
+    assert isinstance(create(), gymnasium.Env)
+    with pytest.raises(BadInput, match="cannot be made"):
+        factory(EnvConfig(id="FrozenLake-v1", options={"slipery": False}))()

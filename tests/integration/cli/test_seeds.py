@@ -1,0 +1,157 @@
+"""`dna train … --seeds N`: each seed as if alone, and nothing lost when stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dna.cli import main
+from dna.cli.seeds import summary, tell
+from dna.common.errors import DnaError, FolderBusy
+from dna.common.lock import locked
+from dna.config.presets import for_environment
+from dna.runs.folder import RunFolder
+from dna.runs.sweeps.pool import check
+from dna.runs.sweeps.task import Task, jobs_for
+from helpers import bytes_of
+
+SMALL = ["CartPole-v1", "--interactions", "3072", "horizon=128", "agents=8"]
+FILES = ("metrics.jsonl", "episodes.csv", "config.json", "policy/policy.safetensors")
+
+
+def test_each_seed_is_the_run_it_would_be_alone(tmp_path, capsys):
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    assert main(["train", *SMALL, "--seeds", "3", "--seed", "4", "--out", str(together)]) == 0
+    out = capsys.readouterr().out
+    assert [line.split(":")[0] for line in out.splitlines()[:3]] == [
+        "seed 4",
+        "seed 5",
+        "seed 6",
+    ]
+    assert "standard error over 3 seeds" in out
+    assert main(["train", *SMALL, "--seed", "5", "--out", str(alone), "--quiet"]) == 0
+    assert bytes_of(together / "seed5", *FILES) == bytes_of(alone, *FILES)
+    others = [(together / f"seed{s}/metrics.jsonl").read_bytes() for s in (4, 6)]
+    assert (alone / "metrics.jsonl").read_bytes() not in others
+
+
+def test_finished_seeds_are_not_run_again(tmp_path, capsys):
+    words = ["train", *SMALL, "--out", str(tmp_path), "--json"]
+    assert main([*words, "--seeds", "1"]) == 0
+    stamp = (tmp_path / "seed0/done").stat().st_mtime_ns
+    assert main([*words, "--seeds", "2"]) == 2
+    assert "seed0: holds a run already" in capsys.readouterr().err
+    assert not (tmp_path / "seed1").exists()
+    assert main([*words, "--seeds", "2", "--resume"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [run["seed"] for run in found["runs"]] == [0, 1]
+    scores = [run["score"] for run in found["runs"]]
+    assert found["mean"] == pytest.approx(sum(scores) / 2)
+    assert (tmp_path / "seed0/done").stat().st_mtime_ns == stamp
+
+
+def test_a_stopped_list_saves_and_goes_on(tmp_path):
+    words = [sys.executable, "-m", "dna", "train", "CartPole-v1", "--seeds", "2"]
+    words += ["--out", str(tmp_path), "--interactions", "40960"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    begun = [tmp_path / f"seed{s}/metrics.jsonl" for s in (0, 1)]
+    while not all(path.exists() and path.stat().st_size for path in begun):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert "with --resume goes on" in err
+    for s in (0, 1):
+        assert list((tmp_path / f"seed{s}/checkpoints").iterdir())
+        assert not (tmp_path / f"seed{s}/done").exists()
+    assert subprocess.run([*words, "--resume"], capture_output=True).returncode == 0
+    assert all((tmp_path / f"seed{s}/done").exists() for s in (0, 1))
+
+
+def test_a_wrong_setting_leaves_nothing_behind(tmp_path, capsys):
+    words = ["train", "CartPole-v1", "--seeds", "2", "--out", str(tmp_path)]
+    code = main([*words, "--interactions", "2048", "joint.sgd.epochs=1"])
+    assert code == 2, "a wrong setting is refused before anything starts"
+    assert not list(tmp_path.iterdir())
+    capsys.readouterr()
+    code = main([*words, "--interactions", "2048", "env.options.nonsense=1"])
+    err = capsys.readouterr().err
+    assert code == 2
+    assert "2 of 2 runs failed; seed 0: CartPole-v1" in err
+    assert "nonsense" in err
+    ours = [line for line in err.splitlines() if line.startswith("dna: ")]  # not the progress
+    assert len(ours) == 1
+    assert not list(tmp_path.glob("*/config.json")), "the right command may use the folders"
+
+
+def test_seeds_stopped_by_others_are_named_and_finished_ones_told(tmp_path, capsys):
+    done = Task(for_environment("CartPole-v1"), 0, tmp_path / "a", state="done")
+    cut = Task(done.config, 1, tmp_path / "b", state="stopped", code=75)
+    RunFolder(done.folder).finish({"seed": 0, "score": 9.0, "run": "a"})
+    tell(summary([done, cut]), as_json=False)
+    assert "seed 0: score 9.00" in capsys.readouterr().out
+    with pytest.raises(DnaError, match=r"1 of 2 runs stopped; seed 1: `dna resume") as raised:
+        check([done, cut])
+    assert raised.value.exit_code == 75
+    check([done])
+
+
+def test_restarting_does_not_clear_a_run_that_is_training(tmp_path, capsys):
+    words = ["train", *SMALL, "--seeds", "1", "--out", str(tmp_path)]
+    assert main(words) == 0
+    before = (tmp_path / "seed0/metrics.jsonl").read_bytes()
+    with locked(tmp_path / "seed0"):
+        assert main([*words, "--restart"]) == 3
+    assert "in use by pid" in capsys.readouterr().err
+    assert (tmp_path / "seed0/metrics.jsonl").read_bytes() == before
+
+
+def test_no_run_outlives_a_killed_parent(tmp_path):
+    words = [sys.executable, "-m", "dna", "train", "CartPole-v1", "--seeds", "2"]
+    process = subprocess.Popen([*words, "--out", str(tmp_path), "--interactions", "400000"])
+    begun = [tmp_path / f"seed{s}/metrics.jsonl" for s in (0, 1)]
+    deadline = time.monotonic() + 60
+    while not all(path.exists() and path.stat().st_size for path in begun):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while True:
+        try:
+            for s in (0, 1):
+                with locked(tmp_path / f"seed{s}"):
+                    assert list((tmp_path / f"seed{s}/checkpoints").iterdir()), "saved first"
+            break
+        except FolderBusy:
+            assert time.monotonic() < deadline, "still training"
+            time.sleep(0.1)
+
+
+def test_images_take_all_cores_for_one_run():
+    assert jobs_for(for_environment("ALE/Pong-v5")) == 1
+    assert jobs_for(for_environment("procgen/coinrun")) == 1
+    assert jobs_for(for_environment("CartPole-v1")) == os.cpu_count()
+
+
+def test_a_dry_run_names_every_seed_and_too_many_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "CartPole-v1", "--seeds", "3", "--seed", "5", "--dry-run"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["seed"] == 5
+    assert set(tree["digests"]) == {"5", "6", "7"}
+    assert tree["digests"]["5"] == tree["digest"]
+    assert len(set(tree["digests"].values())) == 3
+    assert main(["train", "CartPole-v1", "--seeds", "2", "--seed", str(2**63 - 1)]) == 2
+    assert "--seeds: from --seed" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_off_a_terminal_seeds_are_told_in_lines(tmp_path, capsys):
+    assert main(["train", *SMALL, "--seeds", "2", "--out", str(tmp_path)]) == 0
+    assert "seed 0 done  seed 1 done" in capsys.readouterr().err

@@ -1,0 +1,224 @@
+"""Files are whole or not at all, hashed, and can be cut back; the folder has one writer."""
+
+import errno
+import json
+import multiprocessing
+
+import pytest
+import torch
+
+from dna.common import syscalls
+from dna.common.append_log import AppendLog
+from dna.common.errors import FolderBusy, StorageFailure
+from dna.common.lock import locked
+from dna.common.storage import read_folder, read_json, remove, write, write_folder, write_json
+from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.runs.retention import sweep
+
+
+def test_a_file_is_replaced_and_leaves_nothing_beside_it(tmp_path):
+    write(tmp_path / "a" / "file", b"old")
+    write(tmp_path / "a" / "file", b"new")
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["file"]
+    assert (tmp_path / "a" / "file").read_bytes() == b"new"
+
+
+def test_a_failed_write_keeps_the_old_file_and_says_which(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageFailure, match="folder"):
+        write(tmp_path / "folder", b"a folder is in the way")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_folder_reads_back_and_replaces_an_older_one(tmp_path):
+    write_folder(tmp_path / "x", {"a": b"1", "b": b"2"})
+    write_folder(tmp_path / "x", {"a": b"3"})
+    assert read_folder(tmp_path / "x") == {"a": b"3"}
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_folder_survives_a_failure_between_the_two_renames(tmp_path, monkeypatch):
+    write_folder(tmp_path / "x", {"a": b"old"})
+    rename = syscalls.rename
+    calls = []
+
+    def failing(old, new):
+        calls.append(new)
+        if len(calls) == 2:
+            raise OSError("disk on fire")
+        return rename(old, new)
+
+    monkeypatch.setattr(syscalls, "rename", failing)
+    with pytest.raises(StorageFailure):
+        write_folder(tmp_path / "x", {"a": b"new"})
+    monkeypatch.undo()
+    assert read_folder(tmp_path / "x") == {"a": b"old"}
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("where", [0, 1, -1])
+def test_one_flipped_bit_is_found(where, tmp_path):
+    write_folder(tmp_path / "x", {"a": bytes(100)})
+    data = bytearray((tmp_path / "x" / "a").read_bytes())
+    data[where] ^= 4
+    (tmp_path / "x" / "a").write_bytes(data)
+    with pytest.raises(StorageFailure, match="damaged"):
+        read_folder(tmp_path / "x")
+
+
+FILE = {"bytes": 1, "sha256": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"format": 3, "files": {}, "about": {}}, "a newer version"),
+        ({"format": 1, "sha256": {}}, "an older version"),
+        ({"format": 2, "files": []}, "not one of ours"),
+        ({"format": 2, "files": {"a": 7}, "about": {}}, "not one of ours"),
+        ({"format": 2, "files": {"a": {"bytes": -1}}, "about": {}}, "not one of ours"),
+        ({"format": 2, "files": {"../secret": FILE}, "about": {}}, "outside of it"),
+        ({"format": 2, "files": {"gone": FILE}, "about": {}}, "gone"),
+        ({"format": 2, "files": {"a": FILE}, "about": {}}, "damaged"),
+        ({"format": 2, "files": {"a": FILE | {"bytes": 0}}, "about": {}}, "larger than"),
+    ],
+)
+def test_a_manifest_that_cannot_be_trusted_is_refused(manifest, words, tmp_path):
+    write_folder(tmp_path / "x", {"a": b"1"})
+    write_json(tmp_path / "x" / "manifest.json", manifest)
+    with pytest.raises(StorageFailure, match=words):
+        read_folder(tmp_path / "x")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\x00"])
+def test_what_is_not_json_is_one_line(text, tmp_path):
+    (tmp_path / "file.json").write_text(text)
+    with pytest.raises(StorageFailure, match="not JSON"):
+        read_json(tmp_path / "file.json")
+
+
+def test_tensors_survive_and_garbage_does_not():
+    tensors = {"a": torch.randn(3, 2).t(), "b": torch.tensor(7, dtype=torch.int64)}
+    loaded = tensors_from(tensor_bytes(tensors), "here")
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+    with pytest.raises(StorageFailure, match="here: not a safetensors file"):
+        tensors_from(b"\xff" * 64, "here")
+
+
+def test_a_log_is_cut_back_to_where_it_was(tmp_path):
+    log = AppendLog(tmp_path / "log")
+    log.write("one")
+    length = log.sync()
+    log.write("two")
+    log.close()
+    log = AppendLog(tmp_path / "log", keep=length)
+    log.write("three")
+    log.close()
+    assert (tmp_path / "log").read_text() == "one\nthree\n"
+    longer = AppendLog(tmp_path / "log", keep=10**9)
+    assert longer.missing == 10**9 - 10
+    longer.close()
+    assert (tmp_path / "log").read_text() == "one\nthree\n"
+
+
+def _try(folder, queue):
+    try:
+        with locked(folder):
+            queue.put("in")
+    except FolderBusy as error:
+        queue.put(str(error))
+
+
+def test_another_process_is_told_who_holds_the_folder(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    with locked(tmp_path / "run"):
+        process = context.Process(target=_try, args=(tmp_path / "run", queue))
+        process.start()
+        said = queue.get(timeout=60)
+        process.join()
+    assert "in use by pid" in said
+    with locked(tmp_path / "run"):
+        pass
+
+
+def test_removing_what_is_not_there_is_fine_and_links_are_not_followed(tmp_path):
+    remove(tmp_path / "nothing")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    remove(tmp_path / "link")
+    assert json.dumps((tmp_path / "real" / "file").read_text()) == '"kept"'
+
+
+def test_a_name_given_twice_is_refused(tmp_path):
+    (tmp_path / "file.json").write_text('{"a": {"seed": 1, "seed": 2}}')
+    with pytest.raises(StorageFailure, match="'seed' is given twice"):
+        read_json(tmp_path / "file.json")
+
+
+def test_links_are_neither_read_nor_written_through(tmp_path):
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(StorageFailure, match="link"):
+        read_json(tmp_path / "link")
+    with pytest.raises(StorageFailure, match="link"):
+        AppendLog(tmp_path / "link")
+    write_folder(tmp_path / "x", {"a": b"1"})
+    (tmp_path / "y").symlink_to(tmp_path / "x")
+    with pytest.raises(StorageFailure, match="is a link"):
+        read_folder(tmp_path / "y")
+    assert (tmp_path / "secret").read_text() == "{}"
+
+
+def test_what_was_written_is_read_back(tmp_path, monkeypatch):
+    write_folder(tmp_path / "x", {"a": b"old"})
+    write_ = syscalls.write
+
+    def lying(fd, data):
+        return write_(fd, bytes(data).replace(b"new", b"nex"))
+
+    monkeypatch.setattr(syscalls, "write", lying)
+    with pytest.raises(StorageFailure, match="damaged"):
+        write_folder(tmp_path / "x", {"a": b"new"})
+    monkeypatch.undo()
+    assert read_folder(tmp_path / "x") == {"a": b"old"}
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_log_keeps_what_the_disk_refuses_and_gives_up_the_third_time(tmp_path, monkeypatch):
+    log, full, write_ = AppendLog(tmp_path / "log"), [True], syscalls.write
+
+    def refusing(fd, data):
+        if full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_(fd, bytes(data)[:2])  # and short writes beside
+
+    monkeypatch.setattr(syscalls, "write", refusing)
+    for text in ("one", "two"):
+        log.write(text)
+        with pytest.warns(RuntimeWarning, match="No space left on device.*trying again"):
+            log.flush()
+    full[0] = False
+    log.write("three")
+    log.flush()
+    assert (tmp_path / "log").read_text() == "one\ntwo\nthree\n"
+    full[0] = True
+    log.write("four")
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning):
+            log.flush()
+    with pytest.raises(StorageFailure, match="No space left"):
+        log.flush()
+    full[0] = False
+    log.close()
+    assert (tmp_path / "log").read_text().endswith("four\n")
+
+
+def test_what_a_crash_left_behind_is_swept_away(tmp_path):
+    write_folder(tmp_path / "x", {"a": b"1"})
+    (tmp_path / ".partial-1").mkdir()
+    (tmp_path / ".partial-1" / "a").write_bytes(b"half")
+    (tmp_path / ".partial-2").write_bytes(b"half")
+    sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]

@@ -1,0 +1,431 @@
+"""Object graphs of plain Python environments, written down and put back."""
+
+import array
+import copy
+import enum
+import functools
+import io
+import random
+import threading
+from collections import deque
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from dna.envs.state import generators, graph, qualified_names
+
+
+class Thing:
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+
+def copied(source, target):
+    graph.load(target, graph.save(source))
+    return target
+
+
+def test_values_of_all_kinds_come_back_as_they_were():
+    shared = [1, 2]
+    fields = {
+        "none": None, "yes": True, "number": 3, "huge": 2**100, "real": 0.1,
+        "nan": float("nan"), "text": "ä", "pair": (1, (2.5, "x")), "few": {3, 1},
+        "queue": deque([1, 2], maxlen=5),
+        "table": {1: "a", (2, 3): [4]}, "array": np.arange(6.0).reshape(2, 3),
+        "scalar": np.float32(1.5), "words": np.array([b"ab", b"c"]), "empty": np.zeros((0, 3)),
+        "one": shared, "same": shared, "inner": Thing(x=1, y=[Thing(z=2)]),
+    }  # fmt: skip
+    blank = Thing(inner=Thing(y=[Thing()]), leftover=1, queue=deque(maxlen=5))
+    other = copied(Thing(**fields), blank)
+    assert set(vars(other)) == set(fields)
+    simple = ("none", "yes", "number", "huge", "real", "text", "pair", "queue", "few", "table")
+    for name in simple:
+        assert getattr(other, name) == fields[name], name
+        assert type(getattr(other, name)) is type(fields[name])
+    assert np.isnan(other.nan)
+    for name in ("array", "scalar", "words", "empty"):
+        mine, yours = getattr(other, name), fields[name]
+        assert (mine.dtype, mine.shape) == (yours.dtype, yours.shape)
+        np.testing.assert_array_equal(mine, yours)
+    assert other.one is other.same, "one list, held twice"
+    assert (other.inner.x, other.inner.y[0].z) == (1, 2)
+
+
+def test_objects_that_hold_each_other_do():
+    source, target = (Thing(child=Thing()) for _ in range(2))
+    for thing, number in ((source, 7), (target, 8)):
+        thing.child.parent, thing.child.number = thing, number
+    copied(source, target)
+    assert target.child.parent is target
+    assert target.child.number == 7
+
+
+def test_an_array_that_somebody_else_holds_is_filled_in_place():
+    target = Thing(board=np.zeros(3))
+    window = target.board[1:]
+    copied(Thing(board=np.arange(3.0)), target)
+    assert window.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("kind", generators.KINDS)
+def test_numpys_generators_go_on(kind):
+    source = np.random.Generator(getattr(np.random, kind)(5))
+    source.random(3)
+    source.integers(0, 9, dtype=np.uint32)
+    for present in (None, np.random.default_rng(0)):
+        target = copied(Thing(rng=source), Thing(rng=present)).rng
+        expected = np.random.Generator(getattr(np.random, kind)())
+        expected.bit_generator.state = source.bit_generator.state
+        assert np.array_equal(target.random(5), expected.random(5))
+
+
+def test_older_generators_go_on():
+    legacy, python = np.random.RandomState(3), random.Random(3)
+    legacy.normal(), python.gauss(0, 1)
+    other = copied(Thing(a=legacy, b=python), Thing(a=None, b=None))
+    assert [other.a.normal() for _ in range(4)] == [legacy.normal() for _ in range(4)]
+    assert [other.b.gauss(0, 1) for _ in range(4)] == [python.gauss(0, 1) for _ in range(4)]
+
+
+def test_what_belongs_to_the_program_stays():
+    target = Thing(function=len, kind=int, space=gymnasium.spaces.Discrete(3))
+    before = target.space
+    source = Thing(function=len, kind=int, space=gymnasium.spaces.Discrete(3, seed=1))
+    copied(source, target)
+    assert target.function is len
+    assert target.kind is int
+    for change in ({"function": max}, {"kind": str}):
+        with pytest.raises(graph.Mismatch, match="is not there to be put back"):
+            copied(Thing(**vars(source) | change), target)
+    assert target.space is before
+    assert [target.space.sample() for _ in range(5)] == [
+        source.space.sample() for _ in range(5)
+    ]
+
+
+class Slotted:
+    __slots__ = ("x",)
+
+
+class OwnDict(dict):
+    pass
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        threading.Lock(), io.BytesIO(), iter([]), Slotted(), OwnDict(), object(), lambda: 0,
+        np.array([object()]), memoryview(b""), open,
+    ],
+    ids=lambda thing: type(thing).__name__,
+)  # fmt: skip
+def test_what_cannot_be_written_down_is_named(thing):
+    if callable(thing):
+        assert graph.opaque(Thing(x=thing), "env") is None, "part of the program"
+    else:
+        assert "env: " in graph.opaque(Thing(x=thing), "env")
+
+
+def test_a_graph_is_only_read_into_objects_like_its_own():
+    state = graph.save(Thing(inner=Thing(x=1)))
+    with pytest.raises(graph.Mismatch, match="cannot be put into"):
+        graph.load(Thing(inner=random.Random()), state)
+    with pytest.raises(graph.Mismatch, match="cannot be put into"):
+        graph.load(Thing(), state)
+    text = state["graph"].tobytes().replace(b"test_graph.Thing", b"os.system____")
+    with pytest.raises(graph.Mismatch):
+        graph.load(Thing(inner=Thing()), {"graph": np.frombuffer(text, np.uint8)})
+    for junk in (b"", b"[", b'{"number": 0, "dice": {"numpy": {"bit_generator": "os"}}}'):
+        with pytest.raises(graph.Mismatch):
+            graph.load(Thing(), {"graph": np.frombuffer(junk, np.uint8)})
+
+
+GYMNASIUM = [
+    "CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCar-v0", "FrozenLake-v1", "Taxi-v4",
+    "Blackjack-v1", "CliffWalking-v1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("env_id", GYMNASIUM)
+def test_an_environment_goes_on_in_another_one(env_id):
+    source, target = gymnasium.make(env_id), gymnasium.make(env_id)
+    source.reset(seed=1)
+    source.action_space.seed(1)
+    played(source, 7)
+    target.reset(seed=2)
+    graph.load(target, graph.save(source))
+    assert played(target, 200) == played(source, 200)
+
+
+def played(env, steps):
+    seen = []
+    for _ in range(steps):
+        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        seen.append((np.asarray(obs).tobytes(), float(reward), terminated, truncated))
+        if terminated or truncated:
+            seen.append(np.asarray(env.reset()[0]).tobytes())
+    return seen
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Dict({"a": spaces.Box(0, 1, (2,)), "b": spaces.Dict({"c": spaces.Discrete(9)})}),
+        spaces.Tuple([spaces.Discrete(50), spaces.Box(0, 1, (3,))]),
+        spaces.Sequence(spaces.Box(0, 1, (2,))),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_spaces_in_spaces_go_on_sampling_where_they_were(space):
+    class Holder:
+        def __init__(self):
+            self.space = copy.deepcopy(space)
+
+    one, other = Holder(), Holder()
+    one.space.seed(1)
+    other.space.seed(2)
+    one.space.sample()
+    graph.load(other, graph.save(one))
+    for _ in range(3):
+        assert repr(one.space.sample()) == repr(other.space.sample())
+
+
+class Mood(enum.Enum):
+    CALM = 0
+    ANGRY = 1
+
+
+class Trait(enum.Flag):
+    TALL = 1
+    LOUD = 2
+
+
+class Moody:
+    def __init__(self):
+        self.mood = Mood.CALM
+        self.count = {Mood.CALM: 0, Mood.ANGRY: 0}
+        self.seen = {Mood.CALM, None, 3, "x"}
+        self.traits = Trait.TALL
+        self.now = self.calm
+
+    def calm(self):
+        return 0
+
+    def angry(self):
+        return 1
+
+
+def test_members_of_an_enum_are_put_back_wherever_they_are():
+    one, other = Moody(), Moody()
+    one.mood, one.count[Mood.ANGRY], one.traits = Mood.ANGRY, 5, Trait.TALL | Trait.LOUD
+    one.seen.add(Mood.ANGRY)
+    graph.load(other, graph.save(one))
+    assert other.mood is Mood.ANGRY
+    assert other.count == {Mood.CALM: 0, Mood.ANGRY: 5}
+    assert other.traits == Trait.TALL | Trait.LOUD
+    assert other.seen == one.seen
+
+
+def test_members_of_a_local_enum_are_found_through_what_is_there():
+    class Local(enum.Enum):
+        A = 1
+        B = 2
+
+    class Holder:
+        def __init__(self):
+            self.which, self.table = Local.A, {Local.A: 1, Local.B: 2}
+
+    one, other = Holder(), Holder()
+    one.which, one.table[Local.A] = Local.B, 7
+    graph.load(other, graph.save(one))
+    assert other.which is Local.B
+    assert other.table == {Local.A: 7, Local.B: 2}
+
+
+def test_another_function_than_the_one_that_is_there_is_no_silent_loss():
+    one, other = Moody(), Moody()
+    one.now = one.angry
+    with pytest.raises(graph.Mismatch, match=r"angry#\w+ is not there"):
+        graph.load(other, graph.save(one))
+
+
+def test_a_name_in_a_file_leads_to_enums_only():
+    assert qualified_names.enum("os.system", "x", None) is None
+    assert qualified_names.enum("os.path.sep", "x", None) is None
+    assert qualified_names.enum("no.such.module.Kind", "x", None) is None
+    assert qualified_names.enum(f"{__name__}.Mood", "nobody", None) is None
+    assert qualified_names.enum(f"{__name__}.Mood", "ANGRY", None) is Mood.ANGRY
+
+
+# --- state in odd places: put back, or named; never lost in silence --------------------
+
+
+class Unit:
+    def __init__(self, worth):
+        self.worth = worth
+
+    def go(self):
+        self.worth += 1
+        return self.worth
+
+
+def box(thing):
+    return Thing(thing=thing)
+
+
+def counter(start):
+    """A function with a variable of its own."""
+
+    def count():
+        nonlocal start
+        start += 1
+        return start
+
+    return count
+
+
+def test_keys_that_are_objects_stay_apart():
+    one, other = (box({Unit(1): 5.0, Unit(2): 7.0}) for _ in range(2))
+    one.thing = {unit: unit.worth * 10.0 for unit in one.thing}
+    found = copied(one, other).thing
+    assert [(unit.worth, value) for unit, value in found.items()] == [(1, 10.0), (2, 20.0)]
+
+
+def test_a_deque_keeps_its_bound():
+    found = copied(box(deque([1, 2], maxlen=2)), box(None)).thing
+    found.append(3)
+    assert list(found) == [2, 3]
+
+
+def test_variables_of_functions_go_on():
+    one, other = box(counter(0)), box(counter(100))
+    one.thing()
+    assert copied(one, other).thing() == 2
+
+
+def test_functions_that_share_a_variable_still_do():
+    def pair(start):
+        up = counter(start)
+
+        def down():
+            return up()
+
+        return [up, down]
+
+    one, other = box(pair(0)), box(pair(50))
+    one.thing[1]()
+    up, down = copied(one, other).thing
+    assert [up(), down(), up()] == [2, 3, 4]
+
+
+def test_the_owner_of_a_method_goes_on():
+    one, other = box(Unit(1).go), box(Unit(50).go)
+    one.thing()
+    assert copied(one, other).thing() == 3
+
+
+def test_two_lambdas_of_one_line_are_not_the_same():
+    up, down = (lambda x: x + 1), (lambda x: x - 1)
+    with pytest.raises(graph.Mismatch, match=r"lambda.* is not there"):
+        copied(box(up), box(down))
+
+
+def test_children_of_a_generator_are_the_same():
+    one, other = box(np.random.default_rng(3)), box(np.random.default_rng(4))
+    one.thing.spawn(2)
+    found = copied(one, other).thing
+    assert [r.random() for r in found.spawn(2)] == [r.random() for r in one.thing.spawn(2)]
+
+
+def test_views_that_are_there_are_filled_and_others_are_said():
+    def holder(view):
+        memory = np.zeros(4)
+        return box([memory, memory[:2] if view else None])
+
+    one = holder(view=True)
+    one.thing[1][:] = 7
+    found = copied(one, holder(view=True)).thing
+    found[1][:] = 8
+    assert found[0].tolist() == [8, 8, 0, 0]
+    with pytest.raises(graph.Mismatch, match="looked into one memory"):
+        copied(one, holder(view=False))
+
+
+def test_two_things_do_not_become_one():
+    same = Unit(5)
+    with pytest.raises(graph.Mismatch, match="cannot be put into"):
+        copied(box([Unit(1), Unit(2)]), box([same, same]))
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [np.arange(3, dtype=">f8"), np.ones(2, np.longdouble), 1 << 20_000, -(2**63), 1j, b"\0x"],
+    ids=lambda x: type(x).__name__,
+)
+def test_numbers_of_every_kind_come_back(thing):
+    found = copied(box(thing), box(None)).thing
+    assert np.array_equal(found, thing)
+    assert getattr(found, "dtype", None) == getattr(thing, "dtype", None)
+    for one in graph.save(box(thing)).values():
+        assert torch.from_numpy(one.copy()).numel() == one.size
+
+
+class Dice(random.Random):
+    pass
+
+
+class Bytes(array.array):
+    pass
+
+
+class Draws(np.random.Generator):
+    pass
+
+
+def _emptied():
+    numbers = set(range(2000))
+    for i in range(2000):
+        if i % 500 != 3 and i != 1000:
+            numbers.discard(i)
+    return numbers
+
+
+def _twins():
+    bits = np.random.PCG64(5)
+    return [np.random.Generator(bits), np.random.Generator(bits)]
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        Dice(1),
+        Bytes("d", [1.0]),
+        Draws(np.random.PCG64(3)),
+        functools.partial(print, 1),
+        np.ma.array([1.0, 2.0], mask=[0, 1]),
+        _emptied(),
+        _twins(),
+        [].append,
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_memory_that_nobody_sees_is_named(thing):
+    assert "cannot be saved" in (graph.opaque(box(thing), "box") or "")
+
+
+def test_sets_come_out_in_the_same_order_or_are_named():
+    rng, alike = random.Random(1), 0
+    for size in range(60):
+        cells = {(rng.randrange(9), rng.randrange(9)) for _ in range(size % 12)}
+        numbers = {rng.randrange(100) for _ in range(size % 20)}
+        one = box([cells, numbers])
+        if graph.opaque(one, "box") is None:
+            found = copied(one, box(None)).thing
+            assert [list(each) for each in found] == [list(cells), list(numbers)]
+            alike += 1
+    assert alike > 10
+    words = {"north", "south", "east", "west"}  # of these no process knows the order
+    assert copied(box(words), box(None)).thing == words

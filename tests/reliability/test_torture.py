@@ -1,7 +1,6 @@
 """The short form of `make torture`: every part of the campaign, with smaller numbers."""
 
 import pytest
-
 from torture.configs import configs
 from torture.corruption import corruption
 from torture.endurance import endurance

@@ -1,0 +1,156 @@
+"""A policy that leaves its run: weights, normalizer and preprocessing in two files, no pickle.
+
+`policy.safetensors` and `policy.json` are enough to act: no configuration of the run, no
+statistics beside, nothing to import. Where there are two networks, the value network comes
+along (format 2): films show V_V beside V_π.
+"""
+
+import json
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from dna.config import Config, EnvConfig, Network
+from dna.networks.distributions import Distribution, distribution
+from dna.common.errors import StorageFailure
+from dna.networks.networks import (
+    Networks,
+    PolicyNetwork,
+    Preprocess,
+    ValueNetwork,
+    preprocessing,
+)
+from dna.envs.specs import ActionSpec, ObservationSpec
+from dna.common.storage import read_folder, write_folder
+from dna.common.json_files import parse_json
+from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.networks.unpack import Unpack
+
+FORMAT = 2
+#: Format 1 had no value network.
+READABLE = (1, FORMAT)
+#: Bytes: policies come from strangers too, and are read whole.
+FILE_LIMIT = 2**32
+
+
+class Opinion(NamedTuple):
+    """What a saved policy thinks of a batch of states."""
+
+    pi: Tensor  # [B, P] parameters of π
+    value: Tensor  # [B] V_π
+    other: Tensor | None  # [B] V_V; None: one network, or a policy of format 1
+
+
+@dataclass(frozen=True)
+class SavedPolicy:
+    """π and all it needs to read an observation."""
+
+    preprocess: Preprocess | Unpack
+    network: PolicyNetwork
+    distribution: Distribution
+    env: EnvConfig
+    about: dict[str, Any]  # algorithm, seed, interactions, score
+    action: ActionSpec
+    value: ValueNetwork | None = None  # θ_V, where it was saved
+
+    @torch.inference_mode()
+    def act(self, obs: Tensor, rng: np.random.Generator, *, deterministic: bool) -> Tensor:
+        """Actions [B, W] for raw observations [B, …]."""
+        pi = self.parameters(obs)
+        if deterministic:
+            return self.distribution.mode(pi)
+        noise = torch.from_numpy(self.distribution.draw(rng, (len(obs),)))
+        return self.distribution.sample(pi, noise)
+
+    @torch.inference_mode()
+    def parameters(self, obs: Tensor) -> Tensor:
+        """π's parameters [B, P] for raw observations."""
+        pi: Tensor = self.network(self.preprocess(obs), self.preprocess.legal(obs)).pi
+        return pi
+
+    @torch.inference_mode()
+    def opinion(self, obs: Tensor) -> Opinion:
+        """π's parameters, V_π and V_V for raw observations [B, …].
+
+        Values are those of training: discounted, and of normalized rewards where a run
+        normalizes them.
+        """
+        x = self.preprocess(obs)
+        output = self.network(x, self.preprocess.legal(obs))
+        other = None if self.value is None else self.value(x)
+        return Opinion(output.pi, output.value, other)
+
+
+def save_policy(
+    folder: Path, networks: Networks, config: Config, about: dict[str, Any]
+) -> None:
+    """Write the self-contained policy of a run."""
+    description = {
+        "format": FORMAT,
+        "network": config.network.model_dump(mode="json"),
+        "clip": networks.preprocess.clip,
+        "gain": networks.preprocess.gain,
+        "projection": networks.policy.projection is not None,
+        "value": networks.value is not None,
+        "observation": networks.obs.to_json(),
+        "action": networks.action.to_json(),
+        "env": config.env.model_dump(mode="json"),
+        "about": about,
+    }
+    tensors = {f"policy/{k}": v for k, v in networks.policy.state_dict().items()}
+    if networks.value is not None:
+        tensors |= {f"value/{k}": v for k, v in networks.value.state_dict().items()}
+    tensors |= {f"preprocess/{k}": v for k, v in networks.preprocess.state_dict().items()}
+    files = {
+        "policy.json": (json.dumps(description, indent=2) + "\n").encode(),
+        "policy.safetensors": tensor_bytes(tensors),
+    }
+    write_folder(folder, files)
+
+
+def load_policy(folder: Path) -> SavedPolicy:
+    """Read a policy folder back, verified."""
+    files = read_folder(folder, limit=FILE_LIMIT)
+    try:
+        tree = parse_json(files["policy.json"], folder / "policy.json")
+        if tree["format"] not in READABLE:
+            raise StorageFailure(f"{folder}: policy format {tree['format']} is not {FORMAT}")
+        settings = Network.model_validate_json(json.dumps(tree["network"]))
+        obs = ObservationSpec.from_json(tree["observation"])
+        action = ActionSpec.from_json(tree["action"])
+        tensors = tensors_from(files["policy.safetensors"], str(folder))
+        # Sizes without memory: a stranger may claim any. Your own encoders are on the CPU.
+        own = settings.encoder.startswith("custom:")
+        with nullcontext() if own else torch.device("meta"):
+            network = PolicyNetwork(settings, obs, action, tree["projection"])
+            value = None
+            if tree["format"] > 1 and tree["value"]:
+                value = ValueNetwork(settings, obs, tree["projection"])
+            sketch = preprocessing(obs, tree["clip"], tree["gain"])
+        _fill(sketch, tensors, "preprocess/")
+        _fill(network, tensors, "policy/")
+        if value is not None:
+            _fill(value, tensors, "value/")
+        preprocess = preprocessing(obs, tree["clip"], tree["gain"])
+        _fill(preprocess, tensors, "preprocess/")
+        env = EnvConfig.model_validate_json(json.dumps(tree["env"]))
+    except (KeyError, TypeError, ValueError, RuntimeError, ValidationError) as error:
+        reason = str(error).splitlines()[0]
+        raise StorageFailure(f"{folder}: not a policy of this version ({reason})") from error
+    for part in (network, value):
+        if part is not None:
+            part.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    pi = distribution(action)
+    return SavedPolicy(preprocess, network, pi, env, tree["about"], action, value)
+
+
+def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
+    """Give a module its saved tensors; names or shapes that are not its own are an error."""
+    own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+    module.load_state_dict({k: v.float() for k, v in own.items()}, assign=True)

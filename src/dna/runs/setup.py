@@ -1,0 +1,127 @@
+"""Building the parts of a run: its environments, its networks, its device."""
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from dna.config import Config, Distil
+from dna.networks.encoders import NATURE_MINIMUM
+from dna.envs import Making, Source, VectorEnv, make
+from dna.common.errors import BadInput
+from dna.distributed.launch import check_divides
+from dna.networks.networks import Networks
+from dna.common.randomness import integer
+from dna.distributed.shard import Share
+from dna.distributed.world import SOLO, World
+
+#: Choices that a resumed run takes over unless it is told otherwise.
+REMEMBERED = ("device", "threads", "compile", "checkpoint_every")
+
+
+@dataclass(frozen=True)
+class How:
+    """How to run, never what. (Another number of torch threads may move the last bits.)"""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None  # torch; None: one for small networks, else every core
+    env_threads: int | None = None  # None: one; Atari: 4 per core; Procgen: every core
+    checkpoint_every: int | None = None  # interactions; None: ten times in the run
+    env_timeout: float | None = None  # seconds of a step after which the process is ended
+    allow_import: bool = False
+    restart: bool = False  # forget what the folder holds
+    tensorboard: bool = True
+    compile: Literal["auto", "off", "on"] = "auto"  # steps of small networks
+    world: World = SOLO  # the ranks that share the run: `dna.distributed.world.join`
+
+    def asked(self) -> dict[str, Any]:
+        """What the last bits may depend on, for `dna resume` to do it alike."""
+        return {name: getattr(self, name) for name in REMEMBERED}
+
+
+def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.device) -> Networks:
+    """Networks whose first weights depend on the seed alone, whatever torch drew before."""
+    for phase in config.phases:
+        if phase.kind == "distil":
+            _check_constraint(phase, env.action.kind)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(seed, "weights"))
+        return Networks(config, env.observation, env.action).to(device)
+
+
+def _check_constraint(phase: Distil, kind: str) -> None:
+    """Some constraints are made for one kind of actions only."""
+    made_for = {"logit_mse": "categorical"}.get(phase.constraint, "gaussian")
+    if phase.constraint != "kl" and kind != made_for:
+        what = {"gaussian": "real-valued", "categorical": "discrete"}.get(kind, kind)
+        raise BadInput(
+            f"{phase.name}.constraint: '{phase.constraint}' is not for {what} actions; use kl"
+        )
+
+
+def default_threads(env: VectorEnv, ranks: int = 1) -> int:
+    """Small networks lose more to the threads' rendezvous than they gain.
+
+    `ranks` share the machine's cores.
+    """
+    large = any(min(shape[:2]) >= NATURE_MINIMUM for shape in env.observation.images)
+    return max((os.cpu_count() or 1) // ranks, 1) if large else 1
+
+
+def tune(how: How, env: VectorEnv) -> None:
+    """Set this process up for the work ahead: torch's threads, the allocator."""
+    torch.set_num_threads(how.threads or default_threads(env, how.world.local_size))
+    if env.observation.images:
+        keep_memory()
+
+
+def keep_memory() -> None:
+    """Ask glibc to keep the large blocks it was given instead of returning them at once.
+
+    A batch of images needs temporaries of tens of megabytes; mapped anew at every use, their
+    page faults take longer than the arithmetic. Elsewhere this does nothing.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    no_trim, pad, no_mmap = -1, -2, -4  # M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
+    mallopt(no_trim, 2**31 - 1)
+    mallopt(pad, 2**26)
+    mallopt(no_mmap, 0)
+
+
+def build_environments(
+    config: Config, seed: int, resumes: int, how: How, source: Source
+) -> VectorEnv:
+    """This rank's environments: all of them, on one rank."""
+    check_divides(config.agents, how.world.size)
+    share = Share(how.world, config.agents)
+    seeds = tuple(integer(seed, "env", agent, resumes) for agent in range(config.agents))
+    making = Making(
+        share.each,
+        seeds[share.own],
+        how.env_threads,
+        how.allow_import,
+        neighbors=how.world.local_size,
+    )
+    env = make(config.env, making, source)
+    if env.agents != share.each:
+        env.close()
+        ranks = f" of {how.world.size} ranks" if how.world.size > 1 else ""
+        raise BadInput(
+            f"agents: given {config.agents}{ranks}, but the VectorEnv has {env.agents}"
+        )
+    return env
+
+
+def choose_device(name: str, world: World = SOLO) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: torch sees no GPU here; use --device cpu")
+    if name == "cuda" and world.size > 1:
+        return torch.device("cuda", world.local_rank % torch.cuda.device_count())
+    return torch.device(name)

@@ -63,7 +63,16 @@ class Returns(Frozen):
     values: Literal["acting"] | None = None
 
 
-class Policy(Frozen):
+class Phase(Frozen):
+    """Base of the built-in phases: what the engine asks besides the fields every phase has."""
+
+    @property
+    def skips_first(self) -> bool:
+        """Whether the phase is left out in the first iteration."""
+        return False
+
+
+class Policy(Phase):
     """L^CLIP with entropy bonus (section 4.4), on θ_π."""
 
     kind: Literal["policy"] = "policy"
@@ -78,7 +87,7 @@ class Policy(Frozen):
     surrogate: Literal["joint", "per_dimension"] = "joint"
 
 
-class Joint(Frozen):
+class Joint(Phase):
     """PPO on a single network: L^CLIP with entropy bonus, and value_weight · L^VF on V_π."""
 
     kind: Literal["joint"] = "joint"
@@ -94,7 +103,7 @@ class Joint(Frozen):
     value_weight: NonNegative = 0.5
 
 
-class Value(Frozen):
+class Value(Phase):
     """L^VF (section 4.4), on θ_V."""
 
     kind: Literal["value"] = "value"
@@ -106,7 +115,7 @@ class Value(Frozen):
     weight: Positive = 1.0
 
 
-class Distil(Frozen):
+class Distil(Phase):
     """L^D (section 4.3), on θ_π: V_π follows V_V while π stays at π_old."""
 
     kind: Literal["distil"] = "distil"
@@ -121,8 +130,13 @@ class Distil(Frozen):
     constraint: Literal["kl", "logit_mse", "mean_mse", "mean_mse_scaled"] = "kl"
     target: Literal["value", "projection", "features"] = "value"
 
+    @property
+    def skips_first(self) -> bool:
+        """Whether the phase is left out in the first iteration."""
+        return self.first == "skip"
 
-class Auxiliary(Frozen):
+
+class Auxiliary(Phase):
     """PPG's auxiliary phase, on θ_π and θ_V: every N_π iterations, over N_π rollouts."""
 
     kind: Literal["auxiliary"] = "auxiliary"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dna.common.intervals import METHOD, interval, iqm, t_quantile
+from dna.common.intervals import METHOD, interval, iqm, student_quantile
 from dna.evaluation.evaluate import Evaluation
 
 
@@ -14,7 +14,7 @@ from dna.evaluation.evaluate import Evaluation
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.99])
 def test_the_quantile_is_that_of_scipy(freedom, level):
     expected = stats.t.ppf((1 + level) / 2, freedom)
-    assert t_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
+    assert student_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 20, 100, 2000])

@@ -320,7 +320,7 @@ def test_folders_are_on_the_disk_before_what_is_in_them(tmp_path, monkeypatch):
 HANGING = """
 import ctypes, signal, sys, time, warnings
 from pathlib import Path
-import dna.algorithm.watchdog as watchdog
+import dna.runs.watchdog as watchdog
 watchdog.GRACE = {grace}
 with watchdog.watching(watchdog.Watch(), "it", {seconds}, Path("nowhere")):
     print("ready", flush=True)

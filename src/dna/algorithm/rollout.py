@@ -5,7 +5,8 @@ once afterwards (`estimate`). Scores are raw rewards summed from an episode's tr
 its true end, whatever was done to the rewards that are learned from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,11 @@ import torch
 from torch import Tensor
 
 from dna.algorithm.episodes import RankScores, Scores
-from dna.algorithm.watchdog import Watch
 from dna.common.errors import NonFinite
 from dna.common.randomness import generator
-from dna.common.signals import Stop
 from dna.common.timing import Clock
 from dna.config import Config
-from dna.distributed.collectives import asked, total
+from dna.distributed.collectives import total
 from dna.distributed.shard import ALONE, Share
 from dna.envs import Array, State, Step, VectorEnv
 from dna.networks.actors import make_actor
@@ -73,10 +72,11 @@ class Collector:
         networks: Networks,
         config: Config,
         seed: int,
-        watch: Watch | None = None,
+        watch: AbstractContextManager[object] | None = None,
         share: Share = ALONE,
     ) -> None:
-        self.watch = watch or Watch()
+        # Entered around every call into the environments, which may hang.
+        self.watch = watch or nullcontext()
         self.share = share if share.world.size > 1 else Share(agents=env.agents)
         self.world = share.world
         self.env, self.networks, self.config, self.seed = env, networks, config, seed
@@ -102,7 +102,7 @@ class Collector:
         self.elapsed = np.zeros(self.env.agents, np.int64)  # the time that `obs` shows
         self.resetting = np.zeros(self.env.agents, np.bool_)  # rows that only reset next
 
-    def warm_up(self, stop: Stop | None = None) -> int:
+    def warm_up(self, should_stop: Callable[[], bool] = lambda: False) -> int:
         """Play t ~ U(low, high) untrained steps in each environment; returns the steps taken.
 
         They start the statistics and pull the environments apart in time. Environments that
@@ -115,7 +115,7 @@ class Collector:
         steps = rng.integers(settings.low, settings.high + 1, size=self.share.agents)
         taken = 0
         for t in range(int(steps.max())):
-            if stop is not None and asked(self.world, stop):
+            if should_stop():
                 break
             active = steps[own] > t if self.env.can_hold else None
             moving = ~self.resetting if active is None else active

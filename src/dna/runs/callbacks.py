@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dna.config import Config
 from dna.algorithm.episodes import Scores
-from dna.common.errors import BadInput
-from dna.runs.metrics import Row, Sink
-from dna.networks.networks import Networks
 from dna.algorithm.rollout import Collector
+from dna.common.errors import BadInput
 from dna.common.signals import Stop
+from dna.config import Config
+from dna.networks.networks import Networks
+from dna.runs.metrics import Row, Sink
 
 #: What is called when: behind a rollout, behind each phase, behind an iteration.
 METHODS = ("on_rollout_end", "on_phase_end", "on_iteration_end")

@@ -6,10 +6,6 @@ counters, PPG's replay, and the environments themselves where they can be saved.
 need no state (`dna.common.randomness`), and schedules are functions of the interactions.
 """
 
-from collections.abc import Mapping
-from dna.envs import Array, VectorEnv
-from dna.common.errors import EnvironmentFailure, Unsaveable
-from dna.algorithm.rollout import Collector
 import functools
 import json
 import re
@@ -17,25 +13,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
-from dna.distributed.collectives import on_first, together
-from dna.envs import Array
-from dna.common.errors import StorageFailure
-from dna.runs.checkpoint_checks import check_counts, check_fit, check_ranks
-from dna.networks.flat_weights import check_moments
-from dna.networks.networks import Networks
-from dna.distributed.collectives import write_together
+
 from dna.algorithm.noise_probe import Probe
-from dna.runs.checkpoint_checks import progress_of
 from dna.algorithm.replay import Replay
 from dna.algorithm.rollout import Collector
-from dna.common.tensor_files import arrays_of, numbered, prefixed, under
-from dna.common.storage import read_folder, read_manifest, remove
+from dna.common.errors import EnvironmentFailure, StorageFailure, Unsaveable
 from dna.common.json_files import parse_json
-from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.common.storage import read_folder, read_manifest, remove
+from dna.common.tensor_files import (
+    arrays_of,
+    numbered,
+    prefixed,
+    tensor_bytes,
+    tensors_from,
+    under,
+)
+from dna.distributed.collectives import on_first, together, write_together
 from dna.distributed.world import SOLO, World
+from dna.envs import Array, VectorEnv
+from dna.networks.flat_weights import check_moments
+from dna.networks.networks import Networks
+from dna.runs.checkpoint_checks import check_counts, check_fit, check_ranks, progress_of
+
 
 def environment_state(env: VectorEnv) -> Mapping[str, Array]:
     """Their state; nothing where it cannot be written down, be it ever or just now.

@@ -7,10 +7,11 @@ does not fit must be found out here: later it could be broadcast, or read past i
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
 import torch
 from torch import Tensor
+
 from dna.common.errors import BadInput
-from typing import Any
 
 #: Lists that grow: only their rows are alike.
 GROWING = ("collector/scores/window",)

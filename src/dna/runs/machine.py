@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
 import torch
-from typing import Any
-import torch
+
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 

@@ -16,9 +16,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from dna.config import Config, EnvConfig, Network
-from dna.networks.distributions import Distribution, distribution
 from dna.common.errors import StorageFailure
+from dna.common.json_files import parse_json
+from dna.common.storage import read_folder, write_folder
+from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.config import Config, EnvConfig, Network
+from dna.envs.specs import ActionSpec, ObservationSpec
+from dna.networks.distributions import Distribution, distribution
 from dna.networks.networks import (
     Networks,
     PolicyNetwork,
@@ -26,10 +30,6 @@ from dna.networks.networks import (
     ValueNetwork,
     preprocessing,
 )
-from dna.envs.specs import ActionSpec, ObservationSpec
-from dna.common.storage import read_folder, write_folder
-from dna.common.json_files import parse_json
-from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.networks.unpack import Unpack
 
 FORMAT = 2

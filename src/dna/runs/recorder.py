@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from dna.config import Config
-from dna.runs.trackers import TensorBoard
 from dna.runs.metrics import Files, Sink
+from dna.runs.trackers import TensorBoard
 
 
 class Journal:

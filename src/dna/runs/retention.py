@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dna.runs import checkpoint
-from dna.distributed.collectives import texts, together
-from dna.config import Config
 from dna.common.errors import StorageFailure
-from dna.runs.folder import RunFolder
 from dna.common.storage import PARTIAL, REPLACED, read, read_json, recover, remove, set_aside
+from dna.config import Config
+from dna.distributed.collectives import texts, together
 from dna.distributed.world import SOLO, World
+from dna.runs import checkpoint
+from dna.runs.folder import RunFolder
 
 #: Newest checkpoints to keep, and how often saving may fail before the run gives up.
 NEWEST, TRIES = 3, 3

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 import torch
 
-from dna.config import Config, Distil
-from dna.networks.encoders import NATURE_MINIMUM
-from dna.envs import Making, Source, VectorEnv, make
 from dna.common.errors import BadInput
-from dna.distributed.launch import check_divides
-from dna.networks.networks import Networks
 from dna.common.randomness import integer
+from dna.config import Config, Distil
+from dna.distributed.launch import check_divides
 from dna.distributed.shard import Share
 from dna.distributed.world import SOLO, World
+from dna.envs import Making, Source, VectorEnv, make
+from dna.networks.encoders import NATURE_MINIMUM
+from dna.networks.networks import Networks
 
 #: Choices that a resumed run takes over unless it is told otherwise.
 REMEMBERED = ("device", "threads", "compile", "checkpoint_every")

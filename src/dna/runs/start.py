@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from dna.runs import checkpoint
-from dna.distributed.collectives import on_first
-from dna.config import Config
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
+from dna.common.lock import check_unlocked, locked
+from dna.common.storage import recover
+from dna.config import Config
+from dna.config.overrides import digest
+from dna.distributed.collectives import on_first
+from dna.distributed.world import World
+from dna.runs import checkpoint
 from dna.runs.folder import RunFolder
 from dna.runs.retention import check_may_start_over
-from dna.common.lock import check_unlocked, locked
 from dna.runs.setup import How
-from dna.common.storage import recover
-from dna.config.overrides import digest
-from dna.distributed.world import World
 
 #: A context in which a folder is held.
 Held = Iterator[Callable[[], None]]

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dna.config import Config, json_tree
-from dna.common.errors import BadInput, MissingExtra
 from dna.common.append_log import AppendLog, changed
-from dna.runs.metrics import Row
+from dna.common.errors import BadInput, MissingExtra
 from dna.common.storage import remove
+from dna.config import Config, json_tree
+from dna.runs.metrics import Row
 
 #: How the names of event files begin.
 STEM = "events.out.tfevents."

@@ -9,36 +9,35 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from dna.runs import callbacks, checkpoint
-from dna.distributed.collectives import asked, check_alike, on_first, together
-from dna.runs.machine import Account
+from dna.algorithm.compiled_step import check_ranks, compiled_phases, make_steps
+from dna.algorithm.engine import due, run_phase
+from dna.algorithm.noise_probe import attach
+from dna.algorithm.replay import Replay
+from dna.algorithm.returns import estimate
+from dna.algorithm.rollout import Collector
+from dna.common.console import typed
+from dna.common.errors import Preempted
+from dna.common.randomness import generator, whole_seed
+from dna.common.signals import Stop, stop_signals
 from dna.common.timing import Clock
 from dna.config import Config
+from dna.config.overrides import digest
+from dna.distributed.collectives import asked, check_alike, on_first, together
+from dna.distributed.shard import Share
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
-from dna.common.errors import Preempted
-from dna.algorithm.returns import estimate
-from dna.runs.nonfinite import check_finite, dumping
 from dna.networks.flat_weights import FlatWeights
+from dna.runs import callbacks, checkpoint
 from dna.runs.folder import MEMORY, RunFolder
+from dna.runs.machine import Account, changes, packages_of, said
+from dna.runs.metrics import Pace, Sink
+from dna.runs.nonfinite import check_finite, dumping
+from dna.runs.policy import save_policy
 from dna.runs.recorder import Journal
 from dna.runs.retention import Keeper, restored
-from dna.runs.machine import changes, packages_of, said
-from dna.runs.metrics import Pace, Sink
-from dna.runs.start import finished, held, one_voice, where_it_stood
-from dna.algorithm.engine import due, run_phase
-from dna.runs.policy import save_policy
-from dna.algorithm.noise_probe import attach
-from dna.common.randomness import generator, whole_seed
-from dna.algorithm.replay import Replay
-from dna.algorithm.rollout import Collector
 from dna.runs.setup import How, build_environments, build_networks, choose_device, tune
-from dna.distributed.shard import Share
-from dna.common.signals import Stop, stop_signals
-from dna.algorithm.compiled_step import check_ranks, compiled_phases, make_steps
-from dna.config.overrides import digest
-from dna.common.console import typed
-from dna.algorithm.watchdog import Watch, watching
+from dna.runs.start import finished, held, one_voice, where_it_stood
+from dna.runs.watchdog import Watch, watching
 
 
 def train(
@@ -143,7 +142,9 @@ class Run:
     def warm_up(self, *, fresh: bool, stop: Stop) -> None:
         """Play the warm-up of a run that begins, and describe the machine."""
         with dumping(self.folder.path, self.iteration):
-            steps = self.collector.warm_up(stop) if fresh else 0
+            steps = (
+                self.collector.warm_up(lambda: bool(asked(self.world, stop))) if fresh else 0
+            )
         if asked(self.world, stop):  # nothing new was learned, so there is nothing to save
             raise self._stopped(stop)
         self.account.begin(self.resumes, steps)

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dna.config.search_space import label, shown
-from dna.config import Config
 from dna.common.errors import BadInput, Preempted
-from dna.runs.folder import RunFolder
 from dna.common.lock import locked
+from dna.common.storage import read_json, write, write_json
+from dna.config import Config
+from dna.config.overrides import digest
+from dna.config.search_space import label, shown
+from dna.runs.folder import RunFolder
 from dna.runs.sweeps.objectives import Average, Objective, average, read_curve, standard_error
 from dna.runs.sweeps.pool import run_all
-from dna.common.storage import read_json, write, write_json
 from dna.runs.sweeps.task import Place, Task, threads_for
-from dna.config.overrides import digest
 
 Told = Callable[[Sequence[Task]], None]
 #: A run that counts in none of the sums.

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from dna.common.messages import quoted
 from dna.common.errors import BadInput, StorageFailure
+from dna.common.messages import quoted
 from dna.common.storage import read
 
 #: (interactions, score) of a run's iterations, those before its first episode left out.

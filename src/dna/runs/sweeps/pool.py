@@ -8,13 +8,13 @@ killed is started again, and goes on from its run's newest checkpoint.
 import time
 from collections.abc import Callable, Sequence
 
-from dna.common.process import Ended
-from dna.common.errors import BadInput, DnaError, FolderBusy, Preempted
-from dna.runs.folder import RunFolder
-from dna.common.lock import check_unlocked
-from dna.common.signals import stop_signals
-from dna.runs.sweeps.task import Place, Task, look
 from dna.common.console import typed
+from dna.common.errors import BadInput, DnaError, FolderBusy, Preempted
+from dna.common.lock import check_unlocked
+from dna.common.process import Ended
+from dna.common.signals import stop_signals
+from dna.runs.folder import RunFolder
+from dna.runs.sweeps.task import Place, Task, look
 
 #: Seconds between looks.
 PAUSE = 0.2

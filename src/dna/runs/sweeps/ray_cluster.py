@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dna.common.process import Child, Ended
 from dna.common.errors import BadInput, DnaError, MissingExtra
+from dna.common.process import Child, Ended
 
 #: Seconds between looks of a worker at its run.
 PAUSE = 0.2

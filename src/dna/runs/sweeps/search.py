@@ -1,29 +1,26 @@
 """A search for good settings: Optuna proposes, runs answer, hopeless ones are stopped early.
 
-The study is a file in the sweep's folder (`dna.runs.sweeps.search`); whatever is not in it is in the runs'
+The study is a file in the sweep's folder; whatever is not in it is in the runs'
 own files. So a search whose driver was killed goes on: trials that were running get their
 runs back, and the number of trials stays what was asked for.
 """
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from dna.config.search_space import Among, Axis
-from dna.common.errors import MissingExtra
+
+from dna.common.errors import BadInput, MissingExtra, Preempted
+from dna.common.lock import locked
 from dna.common.randomness import integer
 from dna.common.storage import read, write
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-from dna.config.search_space import Space
-from dna.common.errors import BadInput, Preempted
-from dna.common.lock import locked
+from dna.config.search_space import Among, Axis, Space
+from dna.runs.sweeps.grid import Point, Sweep, Told, going_on, remember, row, write_results
 from dna.runs.sweeps.objectives import Curve, average, read_curve
 from dna.runs.sweeps.pool import Pool, drive
-from dna.runs.sweeps.grid import Point, Sweep, Told, going_on, remember, row, write_results
 from dna.runs.sweeps.task import Task, threads_for
 
 #: Percent of a run at which trials are compared, and how many of them go on: one in three.

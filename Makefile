@@ -4,7 +4,7 @@ BIN := .venv/bin
 DEMO := runs/demo
 CHROMIUM := /usr/bin/chromium
 
-.PHONY: install demo test browser test-all worlds slow torture check format peers bench screenshots docs clean
+.PHONY: install demo test browser test-all long worlds slow torture check format peers bench screenshots docs clean
 
 install: .venv/installed
 
@@ -35,8 +35,11 @@ browser:  ## Debian's Chromium, for the tests of `dna report` and `dna watch`
 			|| echo "browser: apt-get could not install chromium; tests/browser will be skipped"; \
 	else echo "browser: no $(CHROMIUM); install Debian's chromium to run tests/browser"; fi
 
-test: install browser  ## everything but the learning runs of minutes, on two cores
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow and not worlds'
+test: install browser  ## a few minutes on two cores; `make test-all` runs the long forms too
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not long and not slow and not worlds'
+
+long: install browser  ## more cases of what `make test` covers: faults, ranks, Ray, browsers
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'long and not slow and not worlds'
 
 slow: install  ## the learning runs
 	$(BIN)/python -m pytest -m slow
@@ -47,7 +50,7 @@ worlds: install  ## 81 games and tasks through a DNA iteration, snapshots, parit
 torture: install  ## everything that can go wrong, on purpose: half an hour, docs/reliability.md
 	PYTHONPATH=tools:tests $(BIN)/python -m torture --json benchmarks/results/torture.json
 
-test-all: test worlds slow torture
+test-all: test long worlds slow torture
 
 check: install
 	$(BIN)/ruff check .

@@ -173,7 +173,7 @@ EXHIBITS = [
     Exhibit(
         "the old folder is deleted before the new one has its name",
         "common/storage.py",
-        "                disk.rename(folder, old)\n",
+        "                syscalls.rename(folder, old)\n",
         "                remove(folder)\n",
         "tests/unit/common/test_storage.py",
     ),

@@ -25,14 +25,14 @@ WORKS = (Work("dna", "toy"), Work("ppg", "CartPole-v1"), Work("ppo", "ALE/Qbert-
 LIMIT = 5.2
 
 
-def preemption(root: Path, count: int) -> Outcome:
-    """Each run is asked to stop at random moments until it is done."""
+def preemption(root: Path, count: int, limit: float = LIMIT) -> Outcome:
+    """Ask each run to stop at random moments until it is done; each stop within the limit."""
     with timed("signal to stop at a random moment") as outcome:
         known = {work: reference(work, root / f"whole{n}") for n, work in enumerate(WORKS)}
         number = 0
         while outcome.tried < count:
             work = WORKS[number % len(WORKS)]
-            _one(root / f"cut{number}", work, *known[work], outcome, number)
+            _one(root / f"cut{number}", work, *known[work], outcome, number, limit)
             number += 1
     return outcome
 
@@ -44,6 +44,7 @@ def _one(
     seconds: float,
     outcome: Outcome,
     number: int,
+    limit: float,
 ) -> None:
     chance, marks, stops = dice(f"signal{number}"), {"DNA_TORTURE": uuid4().hex}, 0
     while True:
@@ -59,7 +60,7 @@ def _one(
         if code == 0:
             break
         stops += 1
-        good = code == Preempted.exit_code and took < LIMIT and intact(work, folder, newest)
+        good = code == Preempted.exit_code and took < limit and intact(work, folder, newest)
         left = orphans(marks["DNA_TORTURE"])
         outcome.count(
             good and not left,

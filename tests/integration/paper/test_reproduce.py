@@ -15,11 +15,14 @@ from dna.paper.experiments.plan import Limits, planned
 from dna.paper.experiments.results import collect
 from dna.paper.experiments.speed import Speed, measured, played, remembered
 from dna.paper.experiments.toy_cost import toy_cost
+from dna.paper.experiments.worlds import ATARI_5
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 from dna.runs.train import train
 from helpers import Stopper
 
+#: In one process: experiments share the runs of `root`.
+pytestmark = pytest.mark.xdist_group("reproduce")
 HOW = How(tensorboard=False, compile="off", threads=1)
 
 
@@ -28,11 +31,36 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("reproduce")
 
 
+@pytest.fixture(scope="module")
+def trained(root):
+    """The three runs of `main` at smoke scale, trained once; tests copy them."""
+    assert main(["reproduce", "main", "--scale", "smoke", *words(root)]) == 0
+    return [root / "runs" / run.digest for run in planned(experiment("main"), "smoke")]
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    """A folder of its own that holds the runs of `main`."""
+    for run in trained:
+        shutil.copytree(run, tmp_path / "runs" / run.name)
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
     """Compiling takes a minute on a machine that has not done it yet; images some seconds."""
     monkeypatch.setattr("dna.paper.experiments.speed.COMPILE", "off")
     monkeypatch.setattr("dna.paper.experiments.speed.IMAGES", 128)
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """Plans take these speeds instead of training every kind of run for a moment."""
+    monkeypatch.setattr(
+        "dna.paper.experiments.speed.measured", lambda run: Speed(playing=1e-3, walking=1e-3)
+    )
+    monkeypatch.setattr("dna.paper.experiments.speed.played", lambda run: 1e-3)
+    monkeypatch.setattr("dna.paper.experiments.toy_cost.seconds", lambda cell, settings: 60.0)
 
 
 def words(root):
@@ -67,11 +95,9 @@ def test_the_noise_experiment_shows_what_lambda_does(root, capsys):
     assert len(tree["extra"]["lambda_noise"]["policy"]) == 8
 
 
-def test_what_is_finished_is_not_trained_again(root, capsys):
+def test_what_is_finished_is_not_trained_again(trained, root, capsys):
     arguments = ["reproduce", "main", "--scale", "smoke", *words(root)]
-    assert main(arguments) == 0
-    run = planned(experiment("main"), "smoke")[0]
-    done = root / "runs" / run.digest / "done"
+    done = trained[0] / "done"
     before = done.stat().st_mtime_ns
     assert main(arguments) == 0
     assert done.stat().st_mtime_ns == before
@@ -87,8 +113,9 @@ def test_the_folder_that_was_written_is_named(tmp_path, capsys):
     assert all(path.is_file() for path in named)
 
 
-def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
+def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys, monkeypatch):
     """Short runs at small scale, by the pool; one of them was stopped on its way before."""
+    monkeypatch.setitem(ATARI_5.envs, "small", ATARI_5.envs["small"][:1])  # of five games
     limits = Limits(seeds=1, interactions=8192)
     begun = planned(experiment("easy"), "small", limits)[0]
     folder = RunFolder(tmp_path / "runs" / begun.digest)
@@ -100,7 +127,7 @@ def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
     assert main([*arguments, "--json"]) == 0
     tree = json.loads(capsys.readouterr().out)
     digests = {run["digest"] for run in tree["runs"]}  # shared by figure and table
-    assert len(digests) == 10
+    assert len(digests) == 2
     assert tree["proxy"] is True
     assert all(RunFolder(tmp_path / "runs" / digest).done for digest in digests)
     assert tree["caption"].startswith("proxy: MinAtar, not the paper's games")
@@ -110,13 +137,16 @@ def test_runs_go_on_where_they_were_and_by_processes(tmp_path, capsys):
     assert json.loads((folder.path / "machine.json").read_text())["resumes"] == 1
 
 
-def test_a_failed_run_is_named_and_the_others_are_summarized(tmp_path, capsys, monkeypatch):
+def test_a_failed_run_is_named_and_the_others_are_summarized(
+    copied, tmp_path, capsys, monkeypatch
+):
     def failing(config, seed, folder, **options):
         if folder.name == broken.digest:
             raise NonFinite("the policy's loss is not finite")
         return train(config, seed, folder, **options)
 
     broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
+    shutil.rmtree(copied / "runs" / broken.digest)
     monkeypatch.setattr(execute, "train", failing)
     arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
     assert main(arguments) == NonFinite.exit_code
@@ -133,10 +163,10 @@ def test_a_failed_run_is_named_and_the_others_are_summarized(tmp_path, capsys, m
     assert "failed" not in tree
 
 
-def test_what_is_finished_is_shown_without_training(tmp_path, capsys):
+def test_what_is_finished_is_shown_without_training(trained, tmp_path, capsys):
     """One run of three; `--claims` finds it as well, before anything was written."""
     begun = planned(experiment("main"), "smoke")[0]
-    train(begun.config, begun.seed, tmp_path / "runs" / begun.digest, how=HOW)
+    shutil.copytree(trained[0], tmp_path / "runs" / begun.digest)
     assert main(["reproduce", "main", "--claims", "--scale", "smoke", *words(tmp_path)]) == 0
     assert not (tmp_path / "out").exists()
     arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
@@ -148,12 +178,10 @@ def test_what_is_finished_is_shown_without_training(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("damage", ["", '{"iteration": 0, "interact'])
-def test_a_damaged_run_costs_its_own_point(damage, tmp_path, capsys):
+def test_a_damaged_run_costs_its_own_point(damage, copied, tmp_path, capsys):
     arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
-    assert main(arguments) == 0
     broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
     (tmp_path / "runs" / broken.digest / "metrics.jsonl").write_text(damage)
-    capsys.readouterr()
     assert main(arguments) == StorageFailure.exit_code
     error = capsys.readouterr().err.splitlines()[-1]
     assert "1 of 3 runs failed; PPG in MinAtar/Breakout-v1, seed 0:" in error
@@ -203,8 +231,8 @@ def test_a_failed_process_does_not_end_the_others(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("one", EXPERIMENTS, ids=lambda one: one.alias)
-def test_a_plan_at_the_papers_size_is_printed(one, root, capsys):
-    arguments = ["reproduce", one.alias, "--scale", "paper", "--plan", *words(root)]
+def test_a_plan_at_the_papers_size_is_printed(one, unmeasured, tmp_path, capsys):
+    arguments = ["reproduce", one.alias, "--scale", "paper", "--plan", *words(tmp_path)]
     assert main(arguments) == 0
     text = " ".join(capsys.readouterr().out.split())
     count = len({run.digest for run in planned(one, "paper")})
@@ -338,8 +366,10 @@ def test_hours_count_cores_and_measured_noise(tmp_path):
     assert bill.hours == pytest.approx(walked * 3 * 300_000 / 100 / 3600)
 
 
-def test_what_is_finished_is_drawn_when_a_run_fails(tmp_path, monkeypatch, capsys):
+def test_what_is_finished_is_drawn_when_a_run_fails(copied, tmp_path, monkeypatch, capsys):
     true = execute.train
+    broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
+    shutil.rmtree(copied / "runs" / broken.digest)
 
     def fails(config, *args, **kwargs):
         if config.algorithm == "ppg":
@@ -356,8 +386,9 @@ def test_what_is_finished_is_drawn_when_a_run_fails(tmp_path, monkeypatch, capsy
     assert "PPG (1 of 1 runs)" in (folder / "main.md").read_text()
 
 
-def test_a_plan_says_what_is_shared(root, capsys):
-    arguments = ["reproduce", "ablation", "--scale", "paper", "--plan", "--json", *words(root)]
+def test_a_plan_says_what_is_shared(unmeasured, tmp_path, capsys):
+    arguments = ["reproduce", "ablation", "--scale", "paper", "--plan", "--json"]
+    arguments += words(tmp_path)
     assert main(arguments) == 0
     bill = json.loads(capsys.readouterr().out)
     assert bill["shared"]["fig06"] == 15

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from torture.ground import Outcome
-from torture.sweep import command, compare, nodes, undisturbed
 
 from dna.runs.folder import RunFolder
 from dna.runs.sweeps.ray_cluster import Cluster, body
 from helpers import tiny
+from torture.ground import Outcome
+from torture.sweep import command, compare, nodes, undisturbed
 
 pytest.importorskip("ray")
 #: In one process, one after the other: each brings processes of its own.

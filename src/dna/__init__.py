@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dna.config import Config as Config
     from dna.config.overrides import digest as digest
     from dna.config.overrides import without as without
-    from dna.config.own_phases import register_phase as register_phase
+    from dna.config.run import register_phase as register_phase
     from dna.config.presets import for_environment as for_environment
     from dna.config.presets import preset as preset
     from dna.networks.encoder_for import register_encoder as register_encoder
@@ -42,7 +42,7 @@ _HOME = {
     "load_policy": "runs.policy",
     "preset": "config.presets",
     "register_encoder": "networks.encoder_for",
-    "register_phase": "config.own_phases",
+    "register_phase": "config.run",
     "td_lambda": "algorithm.returns",
     "without": "config.overrides",
 }

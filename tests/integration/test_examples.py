@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dna.config import Config
-from dna.config.overrides import BUILT_IN, PHASES, UnknownKey, tweak
-from dna.config.own_phases import rebuild
+from dna.config.overrides import UnknownKey, tweak
+from dna.config.phases import BUILT_IN, PHASES
+from dna.config.run import rebuild
 from helpers import tiny
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

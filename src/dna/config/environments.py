@@ -1,6 +1,6 @@
-"""Settings of environments: any of them, the paper's Atari (table 3, appendix A), Procgen.
+"""Settings of environments: general ones, Atari's (table 3, appendix A) and Procgen's.
 
-No torch and no environment library, so that a bad setting is refused at once.
+The string below a field is its description (`dna.config.describe`).
 """
 
 from typing import Annotated, Literal, Self
@@ -10,28 +10,39 @@ from pydantic import Field, model_validator
 from dna.config.phases import Count, Fraction, Frozen, Positive
 
 Option = str | int | float | bool | None
-#: What an environment's id begins with, where it has settings of its own.
-ATARI, PROCGEN = "ALE/", "procgen/"
-#: Pixels that 18 marks of 4 and the time bar below them need.
+#: Prefixes of the environment ids that have settings of their own.
+ATARI = "ALE/"
+PROCGEN = "procgen/"
+#: Pixels that the marks of 18 actions (4 each) and the time bar below them need.
 MARKED = 76
 
 
 class Atari(Frozen):
     """An Arcade Learning Environment game as the paper plays it; the defaults are *hard*.
 
-    Counts of frames are raw frames of the emulator. An agent decides once every `skip` frames.
+    Frames are raw frames of the emulator. An agent chooses an action once every `skip` frames.
     """
 
-    sticky: Fraction = 0.25  # probability that a frame repeats the action before
+    sticky: Fraction = 0.25
+    """Probability that a frame repeats the previous action."""
     actions: Literal["full", "minimal"] = "full"
+    """All 18 actions, or only those the game uses."""
     life_loss: Literal["continue", "terminal"] = "continue"
-    skip: Annotated[int, Field(ge=1, le=60)] = 4  # the last two frames' maximum is seen
+    """Whether the loss of a life ends the episode for the learner."""
+    skip: Annotated[int, Field(ge=1, le=60)] = 4
+    """Frames per action; the observation is the maximum of the last two."""
     stack: Annotated[int, Field(ge=1, le=16)] = 4
+    """Observed frames stacked into one observation."""
     size: Annotated[int, Field(ge=36, le=210)] = 84
-    noops: Annotated[tuple[int, int] | None, Field(description="inclusive range")] = (1, 30)
-    max_frames: Count = 108_000  # no-ops count
-    time: Literal["bar", "hidden"] = "bar"  # drawn on the oldest frame
-    last_action: Literal["mark", "hidden"] = "mark"  # drawn on every frame
+    """Height and width of the gray image, in pixels."""
+    noops: tuple[int, int] | None = (1, 30)
+    """Range (inclusive) of the number of no-op frames at the start; null starts without."""
+    max_frames: Count = 108_000
+    """Time limit of an episode in frames, no-ops included."""
+    time: Literal["bar", "hidden"] = "bar"
+    """Whether the elapsed time is drawn as a bar on the oldest frame (appendix A)."""
+    last_action: Literal["mark", "hidden"] = "mark"
+    """Whether the previous action is marked on every frame (appendix A)."""
 
     @model_validator(mode="after")
     def _ranges(self) -> Self:
@@ -53,22 +64,31 @@ class Atari(Frozen):
 
 
 class Procgen(Frozen):
-    """A Procgen game: which levels it is made of."""
+    """Levels of a Procgen game."""
 
     distribution: Literal["easy", "hard", "extreme", "memory", "exploration"] = "hard"
-    num_levels: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0  # 0: unlimited
+    """Difficulty of the levels (Procgen's distribution_mode)."""
+    num_levels: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """Number of levels; 0 is unlimited."""
     start_level: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """Seed of the first level."""
 
 
 class EnvConfig(Frozen):
-    """Which environment, and how its ends of episodes are read."""
+    """Which environment to train on, and how the ends of its episodes are treated."""
 
     id: str | None = None
+    """Id of the environment, such as CartPole-v1, ALE/Breakout-v5 or procgen/coinrun."""
     max_episode_steps: Count | None = None
+    """Time limit of an episode in steps; null keeps the environment's own."""
     time_limit: Literal["bootstrap", "terminal"] = "bootstrap"
+    """Whether a truncated episode bootstraps from V of its last state or counts as ended."""
     options: dict[str, Option] = Field(default_factory=dict)
+    """Keyword arguments for the environment, such as env.options.gravity=9.8."""
     atari: Atari | None = None
+    """Settings of Atari games; null for other environments."""
     procgen: Procgen | None = None
+    """Settings of Procgen games; null for other environments."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -76,20 +96,24 @@ class EnvConfig(Frozen):
             ("atari", self.atari, ATARI),
             ("procgen", self.procgen, PROCGEN),
         ):
-            if settings is not None and self.id and not self.id.startswith(start):
+            if settings is None:
+                continue
+            if self.id and not self.id.startswith(start):
                 raise ValueError(
                     f"{name}: is for ids that begin with {start}, not for {self.id}"
                 )
-            if settings is not None and self.options:
+            if self.options:
                 raise ValueError(f"options: not beside env.{name}; set keys of env.{name}")
-            if settings is not None and self.max_episode_steps is not None:
+            if self.max_episode_steps is not None:
                 limit = "env.atari.max_frames" if name == "atari" else "its own limits"
                 raise ValueError(f"max_episode_steps: leave it null; {name} has {limit}")
         return self
 
 
 class RepeatPenalty(Frozen):
-    """Subtracted from the normalized reward while an action is repeated too long (app. A)."""
+    """Penalty on the normalized reward while one action is repeated for long (appendix A)."""
 
     amount: Positive = 0.25
-    after: Count = 100  # repetitions that are free
+    """Subtracted from the normalized reward on each step."""
+    after: Count = 100
+    """Repetitions that are free."""

@@ -14,31 +14,10 @@ from pydantic import BaseModel, ValidationError
 
 from dna.common.errors import BadInput, UnknownKey
 from dna.common.messages import elsewhere, nearest, one_line, quoted, shown
-from dna.config.run import (
-    Atari,
-    Auxiliary,
-    Config,
-    Distil,
-    Joint,
-    Linear,
-    Noise,
-    ObservationNorm,
-    Policy,
-    Procgen,
-    RepeatPenalty,
-    RewardNorm,
-    Value,
-    WarmUp,
-    json_tree,
-)
+from dna.config.environments import Atari, Procgen, RepeatPenalty
+from dna.config.phases import PHASES, Linear, Noise
+from dna.config.run import Config, ObservationNorm, RewardNorm, WarmUp, json_tree
 
-#: Kind of phase → its settings.
-PHASES: dict[str, type[BaseModel]] = {
-    model.model_fields["kind"].default: model
-    for model in (Policy, Joint, Value, Distil, Auxiliary)
-}
-#: Those that are always there (`dna.config.own_phases` adds others).
-BUILT_IN = frozenset(PHASES)
 #: Settings that may be off (None): naming a key inside one turns it on with its defaults.
 _OPTIONAL: dict[str, type[BaseModel]] = {
     "normalize_observation": ObservationNorm,
@@ -52,8 +31,6 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
     "epsilon": Linear,
     "entropy_bonus": Linear,
 }
-
-
 #: Optional settings that configurations of the first version did not have.
 _LATER = {"atari", "procgen", "repeat_penalty", "precision", "values", "noise", "first"}
 #: Brackets in one value: a whole list of phases has far fewer.

@@ -1,65 +1,40 @@
-"""One run's configuration: phases, returns and what surrounds them (appendix A).
+"""Configuration of one run: phases, returns, network, normalization, warm-up (appendix A).
 
-Frozen models that refuse what cannot work, alone or together. Settings that cannot change a
-result (device, threads, where to log) are not here.
+The models refuse values that cannot work, alone or together. Settings that cannot change a
+result (device, threads, loggers) are not here but in `dna.runs.setup.How`.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar, Union
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from dna.config.environments import Atari, EnvConfig, Procgen, RepeatPenalty
+from dna.common.errors import BadInput
+from dna.config.environments import EnvConfig, RepeatPenalty
 from dna.config.phases import (
-    SGD,
+    BUILT_IN,
+    PHASES,
     AnyPhase,
-    Auxiliary,
     Count,
-    Distil,
     Frozen,
-    Joint,
-    Linear,
     Noise,
-    Policy,
     Positive,
     Returns,
-    Value,
-    resolve,
 )
 
-__all__ = [
-    "SGD",
-    "AnyPhase",
-    "Atari",
-    "Auxiliary",
-    "Config",
-    "Distil",
-    "EnvConfig",
-    "Joint",
-    "Linear",
-    "Network",
-    "Noise",
-    "ObservationNorm",
-    "Policy",
-    "Procgen",
-    "RepeatPenalty",
-    "Returns",
-    "RewardNorm",
-    "Value",
-    "WarmUp",
-    "json_tree",
-    "resolve",
-]
-
-#: A rollout beyond this is a typing mistake, not a plan.
+#: Rows of a rollout beyond which the settings are taken for a typing mistake.
 MOST_ROWS = 2**26
+#: Fields that the engine needs of a phase.
+PHASE_FIELDS = ("kind", "name", "trains", "reads", "every", "sgd")
+
+P = TypeVar("P", bound=Frozen)
 
 
 def _encoder_kind(value: object) -> str:
     return "custom" if isinstance(value, str) and value.startswith("custom:") else "known"
 
 
-#: One of ours, or one from outside by the name under which it was registered.
+#: A built-in encoder, or `custom:NAME` for one registered with `dna.register_encoder`.
 Encoder = Annotated[
     Annotated[Literal["auto", "mlp", "small", "nature", "impala"], Tag("known")]
     | Annotated[str, Field(pattern=r"^custom:[A-Za-z_][A-Za-z0-9_]{0,63}$"), Tag("custom")],
@@ -68,37 +43,51 @@ Encoder = Annotated[
 
 
 class Network(Frozen):
-    """The encoder shared in shape by π and V; heads are linear."""
+    """Architecture of the policy and the value network: an encoder and linear heads."""
 
     encoder: Encoder = "auto"
+    """Encoder of the observations; "auto" chooses by their shape, custom:NAME is your own."""
     channels: Annotated[int, Field(ge=1, le=8)] = 1
+    """Factor on the channels of the convolutions; 2 is the paper's PPO (2x)."""
     width: Annotated[int, Field(ge=1, le=8192)] | None = None
+    """Units of the dense layers; null takes the encoder's own (64, 128, 512 or 256)."""
     depth: Annotated[int, Field(ge=1, le=16)] = 2
+    """Dense layers of the "mlp" encoder."""
     activation: Literal["tanh", "relu"] = "tanh"
+    """Activation of the "mlp" encoder; convolutional encoders use ReLU."""
     init: Literal["orthogonal", "authors"] = "orthogonal"
-    precision: Literal["bfloat16"] | None = None  # of the encoder's arithmetic; None: float32
+    """Initial weights: orthogonal, or as in the authors' code."""
+    precision: Literal["bfloat16"] | None = None
+    """Arithmetic of the encoder; null is float32."""
 
 
 class ObservationNorm(Frozen):
     """s' = gain · clip((s − s_μ) / s_σ, −clip, clip) (appendix A)."""
 
     clip: Positive = 3.0
+    """Bound of the normalized observation."""
     gain: Positive = 1.0
+    """Factor after the clip; the authors' code has 3."""
 
 
 class RewardNorm(Frozen):
     """Rewards scaled so that returns have unit variance, then clipped (appendix A)."""
 
     clip: Positive = 5.0
+    """Bound of the normalized reward."""
     episode_end: Literal["reset", "carry_last"] = "reset"
+    """Running return at an episode's end: zero, or the last reward as in the authors' code."""
 
 
 class WarmUp(Frozen):
     """Each environment first plays t ~ U(low, high) steps, untrained (appendix A)."""
 
     low: Annotated[int, Field(ge=0, le=10**6)] = 1
+    """Fewest steps."""
     high: Annotated[int, Field(ge=0, le=10**6)] = 1000
+    """Most steps."""
     actions: Literal["uniform", "policy"] = "uniform"
+    """Actions during the warm-up: uniform, or of the untrained policy (authors' code)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -111,17 +100,29 @@ class Config(Frozen):
     """One run, up to its seed. Rollout: N = `horizon` steps of A = `agents` environments."""
 
     env: EnvConfig = EnvConfig()
+    """The environment."""
     phases: Annotated[tuple[AnyPhase, ...], Field(min_length=1, max_length=16)]
+    """Phases of an iteration, in order; addressed by their names (`policy.sgd.epochs`)."""
     returns: Returns = Returns()
+    """Return estimates."""
     horizon: Count = 128
+    """N: steps of each environment in a rollout."""
     agents: Annotated[int, Field(ge=1, le=65536)] = 128
+    """A: environments that run in parallel."""
     interactions: Count = 50_000_000
+    """Length of the run: environment steps, summed over agents."""
     network: Network = Network()
+    """Architecture of the networks."""
     normalize_observation: ObservationNorm | None = ObservationNorm()
+    """Normalization of observations; null switches it off."""
     normalize_reward: RewardNorm | None = RewardNorm()
+    """Normalization of rewards; null switches it off."""
     warm_up: WarmUp | None = WarmUp()
+    """Random steps before training that decorrelate the environments; null starts without."""
     repeat_penalty: RepeatPenalty | None = None
-    noise: Noise | None = None  # measured, never learned from
+    """Penalty for repeating one action; null has none."""
+    noise: Noise | None = None
+    """Measurement of the gradient noise scale; never changes what is learned."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -131,17 +132,17 @@ class Config(Frozen):
 
     @property
     def batch(self) -> int:
-        """Interactions of one rollout, N·A."""
+        """Rows of one rollout, N·A."""
         return self.horizon * self.agents
 
     @property
     def two_networks(self) -> bool:
-        """Derived, so that it can never disagree with the phases."""
+        """Whether V has a network of its own: whether any phase trains one."""
         return any(phase.trains != "policy" for phase in self.phases)
 
     @property
     def algorithm(self) -> str:
-        """What this list of phases is called, for folders and dashboards."""
+        """Name of this list of phases, for folders and trackers."""
         kinds = tuple(phase.kind for phase in self.phases)
         known = {
             ("joint",): "ppo",
@@ -152,12 +153,12 @@ class Config(Frozen):
 
     @property
     def replay_length(self) -> int:
-        """Rollouts to keep, N_π; 0 without a phase that reads them."""
+        """Rollouts to keep for the phase that reads the replay, N_π; 0 without one."""
         return max((p.every for p in self.phases if p.reads == "replay"), default=0)
 
 
 def _contradictions(config: Config) -> Iterator[str]:
-    """Cross-field rules, each as `key: what is wrong` for the one-line error."""
+    """Yield a message `key: what is wrong` for each rule between fields that is broken."""
     yield from _name_rules([phase.name for phase in config.phases])
     yield from _phase_rules(config)
     if config.batch > MOST_ROWS:
@@ -210,6 +211,33 @@ def _minibatch_rule(name: str, minibatch: int, batch: int, rollouts: int) -> Ite
 
 
 def json_tree(config: Config) -> dict[str, Any]:
-    """The configuration as plain JSON values."""
+    """Return the configuration as plain JSON values."""
     tree: dict[str, Any] = config.model_dump(mode="json")
     return tree
+
+
+def register_phase(model: type[P]) -> type[P]:
+    """Register the settings of a phase from outside the package; also a decorator.
+
+    Its two functions are registered with `dna.phases.freeze` and `dna.phases.loss`. A model of
+    the same kind replaces the one registered before (a notebook cell that runs again). A
+    configuration with such a phase can only be read after the phase was registered: reading a
+    file never runs foreign code.
+    """
+    missing = [name for name in PHASE_FIELDS if name not in model.model_fields]
+    if missing:
+        raise BadInput(f"{model.__name__}: a phase needs the field '{missing[0]}'")
+    kind = model.model_fields["kind"].default
+    if not isinstance(kind, str) or kind in BUILT_IN:
+        raise BadInput(f"{model.__name__}: kind {kind!r} is taken or not a string")
+    PHASES[kind] = model
+    rebuild()
+    return model
+
+
+def rebuild() -> None:
+    """Rebuild `Config` so that it accepts exactly the phases in `PHASES`."""
+    members: Any = tuple(PHASES.values())
+    union: Any = Annotated[Union[members], Field(discriminator="kind")]  # noqa: UP007
+    Config.model_fields["phases"].annotation = tuple[union, ...]
+    Config.model_rebuild(force=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from dna.common.errors import BadInput
 from dna.common.messages import quoted
-from dna.config.run import Config
+from dna.config import Config
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(\d+))?")

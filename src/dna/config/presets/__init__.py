@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dna.common.errors import BadInput
 from dna.common.messages import nearest, quoted
+from dna.config import Config
 from dna.config.overrides import tweak
 from dna.config.presets import (
     ablation,
@@ -24,7 +25,6 @@ from dna.config.presets import (
     targets,
     tuned,
 )
-from dna.config.run import Config
 
 
 class Family(NamedTuple):

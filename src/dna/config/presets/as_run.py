@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dna.common.errors import UnknownKey
+from dna.config import Config
 from dna.config.overrides import at, tweak
-from dna.config.run import Config
 
 _ANYWHERE: Mapping[str, Any] = MappingProxyType({})
 #: Of the paper's benchmarks only MuJoCo's observations are vectors, and its actions real.

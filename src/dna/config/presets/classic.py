@@ -6,9 +6,9 @@ with (docs/results.md).
 
 from typing import Any
 
+from dna.config import Config
 from dna.config.overrides import tweak
 from dna.config.presets import small
-from dna.config.run import Config
 
 
 def _three(changes: dict[str, Any]) -> tuple[Config, Config, Config]:

@@ -6,8 +6,7 @@ never looked at while tuning.
 
 from typing import Any
 
-from dna.config.overrides import tweak
-from dna.config.run import (
+from dna.config import (
     SGD,
     Auxiliary,
     Config,
@@ -20,6 +19,7 @@ from dna.config.run import (
     Value,
     WarmUp,
 )
+from dna.config.overrides import tweak
 
 _RATE = 2e-3
 _SHARED: dict[str, Any] = {

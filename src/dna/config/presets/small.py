@@ -7,7 +7,7 @@ not at the paper's ±3: with few dimensions a clipped one hides where the agent 
 
 from typing import Any
 
-from dna.config.run import (
+from dna.config import (
     SGD,
     Auxiliary,
     Config,

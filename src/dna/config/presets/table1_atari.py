@@ -8,9 +8,7 @@ the paper being silent. 200 M frames are 50 M interactions.
 
 from typing import Any
 
-from dna.config.overrides import tweak
-from dna.config.presets.table3_ale import HARD
-from dna.config.run import (
+from dna.config import (
     SGD,
     Config,
     Distil,
@@ -26,6 +24,8 @@ from dna.config.run import (
     Value,
     WarmUp,
 )
+from dna.config.overrides import tweak
+from dna.config.presets.table3_ale import HARD
 
 _SHARED: dict[str, Any] = {
     # The time bar makes the limit part of the state, so that it may end the value too.

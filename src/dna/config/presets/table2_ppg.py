@@ -6,9 +6,9 @@ distillation. Both λ are table 1's .95, not the .8 that section 6 found for DNA
 
 from typing import Any
 
+from dna.config import SGD, Auxiliary, Config, Policy, Value
 from dna.config.overrides import tweak
 from dna.config.presets import table1_atari
-from dna.config.run import SGD, Auxiliary, Config, Policy, Value
 
 _REST: dict[str, Any] = {name: value for name, value in table1_atari.DNA if name != "phases"}
 

@@ -5,8 +5,8 @@ Rows below the table's rule are the same in both, and are the defaults of `Atari
 
 from typing import Any
 
+from dna.config import Atari, Config
 from dna.config.overrides import tweak
-from dna.config.run import Atari, Config
 
 #: The three rows that tell easy from hard. Rewards are clipped in neither.
 _EASY: dict[str, Any] = {"life_loss": "terminal", "actions": "minimal", "sticky": 0.0}

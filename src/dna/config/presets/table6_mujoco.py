@@ -8,7 +8,7 @@ starts the statistics.
 
 from typing import Any
 
-from dna.config.run import (
+from dna.config import (
     SGD,
     Auxiliary,
     Config,

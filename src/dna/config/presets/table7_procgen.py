@@ -7,7 +7,7 @@ normalizations and the warm-up are appendix A's. There is no penalty and no time
 
 from typing import Any
 
-from dna.config.run import (
+from dna.config import (
     SGD,
     Auxiliary,
     Config,

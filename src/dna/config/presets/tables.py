@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dna.common.errors import UnknownKey
+from dna.config import Config
 from dna.config.overrides import at
 from dna.config.presets import (
     easy,
@@ -17,7 +18,6 @@ from dna.config.presets import (
     table7_procgen,
     tuned,
 )
-from dna.config.run import Config
 
 Cell = Callable[[Config], str]
 

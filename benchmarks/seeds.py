@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from dna.algorithm.compiled_step import MOST_STEPS, Compiled, _options
+from dna.algorithm.compiled_step import MOST_STEPS, CompiledStep, _options
 from dna.common.storage import write_json
 from dna.config import Config
 from dna.config.presets import for_environment
@@ -78,13 +78,13 @@ def update(env_id: str, seeds: int) -> float:
     return microseconds(lambda: work(states, *scalars, batch)) / step.minibatches
 
 
-def prepared(config: Config) -> tuple[Compiled, Batch]:
+def prepared(config: Config) -> tuple[CompiledStep, Batch]:
     """A step of the value phase, and rows for it."""
     env = make(config.env, Making(1, (0,)))
     networks = Networks(config, env.observation, env.action)
     phase = next(phase for phase in config.phases if phase.kind == "value")
     walked = MOST_STEPS if env.observation.kind == "vector" else 1  # as a run does it
-    step = Compiled(phase, networks, FlatWeights(networks), walked)
+    step = CompiledStep(phase, networks, FlatWeights(networks), walked)
     rows = walked * phase.sgd.minibatch
     obs = torch.from_numpy(env.reset()).expand(rows, *env.observation.shape).clone()
     env.close()

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from dna.config import Config as Config
     from dna.config.overrides import digest as digest
     from dna.config.overrides import without as without
-    from dna.config.run import register_phase as register_phase
     from dna.config.presets import for_environment as for_environment
     from dna.config.presets import preset as preset
-    from dna.networks.encoder_for import register_encoder as register_encoder
+    from dna.config.run import register_phase as register_phase
+    from dna.networks.encoders import register_encoder as register_encoder
     from dna.runs.policy import load_policy as load_policy
     from dna.runs.setup import How as How
 
@@ -41,7 +41,7 @@ _HOME = {
     "load": "agents.agent",
     "load_policy": "runs.policy",
     "preset": "config.presets",
-    "register_encoder": "networks.encoder_for",
+    "register_encoder": "networks.encoders",
     "register_phase": "config.run",
     "td_lambda": "algorithm.returns",
     "without": "config.overrides",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dna.algorithm.engine import Eager, run_phase
+from dna.algorithm.engine import EagerStep, run_phase
 from dna.common.randomness import generator
 from dna.config import SGD
 from dna.config.presets import preset
@@ -45,7 +45,7 @@ def test_the_example_makes_good_actions_more_likely_and_leaves_the_value_alone()
             return networks.pi(batch["obs"]).pi.softmax(-1)[:, 1].mean()
 
     before, value = likely(), [p.clone() for p in networks.weights("value")]
-    step = Eager(phase, networks, FlatWeights(networks))
+    step = EagerStep(phase, networks, FlatWeights(networks))
     data = Experience.of(batch)
     metrics = run_phase(phase, networks, step, data, generator(0, "test"), 0.0)
     assert likely() > before + 0.1

@@ -134,7 +134,7 @@ class Player:
     def _use(self, encoder: Any, name: str | None = None) -> None:
         """An encoder of ours by its name, or one from outside."""
         if not isinstance(encoder, str):
-            from dna.networks.encoder_for import register_encoder
+            from dna.networks.encoders import register_encoder
 
             self._encoder, encoder = encoder, register_encoder(encoder, name)
         self.config = tweak(self.config, **{"network.encoder": encoder})
@@ -142,7 +142,7 @@ class Player:
     def _register(self) -> None:
         """Another agent may have registered another encoder under the same name since."""
         if self._encoder is not None:
-            from dna.networks.encoder_for import PREFIX, register_encoder
+            from dna.networks.encoders import PREFIX, register_encoder
 
             register_encoder(self._encoder, self.config.network.encoder.removeprefix(PREFIX))
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dna.algorithm.engine import Eager, Probe, Step
+from dna.algorithm.engine import EagerStep, PhaseStep, Probe
 from dna.algorithm.phases import Metrics, is_mean_over_rows, loss
 from dna.common.errors import BadInput
 from dna.common.timing import Clock
@@ -33,7 +33,7 @@ from dna.networks.networks import Networks
 BETA1, BETA2 = 0.9, 0.999
 
 
-class Compiled:
+class CompiledStep:
     """A step that walks a few mini-batches in one call of compiled code."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Compiled:
         steps: int,
         clock: Clock | None = None,
     ) -> None:
-        self.eager = Eager(phase, networks, weights, clock=clock)
+        self.eager = EagerStep(phase, networks, weights, clock=clock)
         self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
         self.probe: Probe | None = None
         self.world = self.eager.world  # of one: ranks take plain steps
@@ -208,26 +208,28 @@ def make_steps(
     compile: Literal["auto", "off", "on"] = "auto",
     clock: Clock | None = None,
     world: World = SOLO,
-) -> dict[str, Step]:
+) -> dict[str, PhaseStep]:
     """One step, with an Adam of its own, for each phase (section 4.4)."""
     able = functools.cache(_able)  # asked for every phase, said once
     if world.size > 1:
         able = functools.cache(_not_with_ranks)
-    steps: dict[str, Step] = {}
+    steps: dict[str, PhaseStep] = {}
     for phase in config.phases:
         if compile == "on" or (compile == "auto" and pays(config, phase, networks) and able()):
             whole = config.batch * _rollouts(phase) // phase.sgd.minibatch
             walked = steps_per_call(whole)
-            steps[phase.name] = Compiled(phase, networks, weights, walked, clock)
+            steps[phase.name] = CompiledStep(phase, networks, weights, walked, clock)
         else:
             micro = MICRO if networks.obs.images else None
-            steps[phase.name] = Eager(phase, networks, weights, micro, clock, world)
+            steps[phase.name] = EagerStep(phase, networks, weights, micro, clock, world)
     return steps
 
 
-def compiled_phases(steps: Mapping[str, Step]) -> list[str]:
+def compiled_phases(steps: Mapping[str, PhaseStep]) -> list[str]:
     """Those whose steps are compiled, or are going to be."""
-    return [n for n, step in steps.items() if isinstance(step, Compiled) and not step.failed]
+    return [
+        n for n, step in steps.items() if isinstance(step, CompiledStep) and not step.failed
+    ]
 
 
 def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:

@@ -26,7 +26,7 @@ from dna.networks.networks import Networks
 Probe = Callable[[AnyPhase, Experience, float], dict[str, float]]
 
 
-class Step(Protocol):
+class PhaseStep(Protocol):
     """Moves a phase's weights by one mini-batch, or by several one after the other."""
 
     probe: Probe | None
@@ -42,7 +42,7 @@ class Step(Protocol):
 def run_phase(
     phase: AnyPhase,
     networks: Networks,
-    step: Step,
+    step: PhaseStep,
     data: Experience,
     rng: np.random.Generator,
     progress: float,
@@ -70,7 +70,7 @@ def run_phase(
 
 
 def _walk(
-    phase: AnyPhase, step: Step, data: Experience, rng: np.random.Generator
+    phase: AnyPhase, step: PhaseStep, data: Experience, rng: np.random.Generator
 ) -> Iterator[Batch]:
     """Every mini-batch of every epoch."""
     for _ in range(phase.sgd.epochs):
@@ -84,7 +84,7 @@ def due(phase: AnyPhase, iteration: int) -> bool:
     return (iteration + 1) % phase.every == 0
 
 
-class Eager:
+class EagerStep:
     """A step by torch's own operators."""
 
     minibatches = 1

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dna.algorithm.engine import Step
-from dna.algorithm.noise_estimate import Reading
-from dna.algorithm.noise_scale import Estimate, NoiseScale, Sizes
+from dna.algorithm.engine import PhaseStep
+from dna.algorithm.noise_scale import Estimate, NoiseReading, NoiseScale, Sizes
 from dna.algorithm.phases import is_mean_over_rows, loss
 from dna.common.randomness import generator
 from dna.common.timing import Clock
@@ -26,18 +25,18 @@ CHUNK = 512
 
 
 def attach(
-    config: Config, networks: Networks, seed: int, steps: Mapping[str, Step], clock: Clock
-) -> "Probe | None":
+    config: Config, networks: Networks, seed: int, steps: Mapping[str, PhaseStep], clock: Clock
+) -> "NoiseProbe | None":
     """Have every step of a run that measures its noise call one and the same probe."""
     if config.noise is None:
         return None
-    probe = Probe(config, networks, seed, clock)
+    probe = NoiseProbe(config, networks, seed, clock)
     for step in steps.values():
         step.probe = probe
     return probe
 
 
-class Probe:
+class NoiseProbe:
     """What a run measures of its phases every so many iterations, and its running averages."""
 
     def __init__(self, config: Config, networks: Networks, seed: int, clock: Clock) -> None:
@@ -125,7 +124,7 @@ class _Real:
         return self.data.rows(self.rows[index].sort().values)
 
 
-def named(phase: str, reading: Reading) -> dict[str, float]:
+def named(phase: str, reading: NoiseReading) -> dict[str, float]:
     """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0 or 𝒮 ≤ 0) is missing, not made up."""
     (low, high), paired = reading.interval, reading.paired
     found = {

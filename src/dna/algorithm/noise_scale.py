@@ -17,8 +17,105 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dna.algorithm.noise_estimate import Ratio, Reading, Spread, authors_ratio
 from dna.common.errors import BadInput
+
+#: Two-sided 95 %.
+Z = 1.959964
+#: The authors' code divides by no less.
+FLOOR = 1e-4
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variances of |𝒢|² and 𝒮, and their covariance."""
+
+    g2: float
+    s: float
+    both: float
+
+    def times(self, factor: float) -> "Spread":
+        """Of a mean of independent estimates, for example."""
+        return Spread(factor * self.g2, factor * self.s, factor * self.both)
+
+
+@dataclass(frozen=True)
+class NoiseRatio:
+    """|𝒢|² and 𝒮 in one form, and B_simple = 𝒮 / |𝒢|²."""
+
+    g2: float
+    s: float
+    spread: Spread
+
+    @property
+    def b_simple(self) -> float | None:
+        """None where noise drowns the gradient, |𝒢|² ≤ 0, or is too small to tell, 𝒮 ≤ 0."""
+        return self.s / self.g2 if self.g2 > 0 and self.s > 0 else None
+
+    @property
+    def sigma(self) -> float | None:
+        """√B_simple."""
+        return _root(self.b_simple)
+
+    @property
+    def interval(self) -> tuple[float, float | None]:
+        """95 % of B_simple (Fieller); None: no upper bound, the gradient may be zero."""
+        error_s, error_g2 = math.sqrt(self.spread.s), math.sqrt(self.spread.g2)
+        a = self.g2**2 - Z**2 * self.spread.g2
+        if self.g2 <= 0 or a <= 0:
+            least, most = max(0.0, self.s - Z * error_s), self.g2 + Z * error_g2
+            return (least / most if most > 0 else 0.0), None
+        b = self.s * self.g2 - Z**2 * self.spread.both
+        c = self.s**2 - Z**2 * self.spread.s
+        half = math.sqrt(max(0.0, b**2 - a * c))
+        return max(0.0, (b - half) / a), max(0.0, (b + half) / a)
+
+
+@dataclass(frozen=True)
+class NoiseReading:
+    """What measurements come to, smoothed or not: algorithm 2, and two other forms."""
+
+    ours: NoiseRatio  # algorithm 2
+    paired: NoiseRatio  # from |G_small − G_big|²
+    authors: float  # B_simple in the authors' way
+
+    @property
+    def g2(self) -> float:
+        """|𝒢|² of algorithm 2."""
+        return self.ours.g2
+
+    @property
+    def s(self) -> float:
+        """𝒮 of algorithm 2."""
+        return self.ours.s
+
+    @property
+    def b_simple(self) -> float | None:
+        """B_simple of algorithm 2; None where it cannot be told."""
+        return self.ours.b_simple
+
+    @property
+    def sigma(self) -> float | None:
+        """σ of algorithm 2."""
+        return self.ours.sigma
+
+    @property
+    def authors_sigma(self) -> float | None:
+        """σ in the authors' way."""
+        return _root(self.authors)
+
+    @property
+    def interval(self) -> tuple[float, float | None]:
+        """95 % of B_simple; of the paired form, which is never negative, where 𝒮 ≤ 0."""
+        return self.ours.interval if self.s > 0 else self.paired.interval
+
+
+def authors_ratio(g2: float, s: float) -> float:
+    """𝒮 / max(|𝒢|², 10⁻⁴): the floor hides a gradient that cannot be told from zero."""
+    return s / max(g2, FLOOR)
+
+
+def _root(x: float | None) -> float | None:
+    return math.sqrt(x) if x is not None and x >= 0 else None
 
 
 class Rows(Protocol):
@@ -146,12 +243,12 @@ class Estimate:
         return unbiased(self.big, norm**2, self.b_big, self.b_small)
 
     @property
-    def ours(self) -> Ratio:
+    def ours(self) -> NoiseRatio:
         """Algorithm 2: from differences of squared norms."""
-        return Ratio(self.g2, self.s, self.spread)
+        return NoiseRatio(self.g2, self.s, self.spread)
 
     @property
-    def paired(self) -> Ratio:
+    def paired(self) -> NoiseRatio:
         """𝒮 = mean |G_small − G_big|² / (1/B_small − 1/B_big) and |𝒢|² = |G_big|² − 𝒮 / B_big.
 
         Neither has a bias. 𝒮 is never negative, and scatters less than algorithm 2's: the
@@ -164,7 +261,7 @@ class Estimate:
         apart = [max(0.0, self.big + one - 2 * along) / scale for one, along in pairs]
         s, drawn = statistics.fmean(apart), statistics.variance(apart) / len(apart)
         spread = Spread(self._of_big() + drawn / big**2, drawn, -drawn / big)
-        return Ratio(self.big - s / big, s, spread)
+        return NoiseRatio(self.big - s / big, s, spread)
 
     @property
     def spread(self) -> Spread:
@@ -185,22 +282,22 @@ class Estimate:
         squares = b**2 / 2 * (statistics.variance(self.small) - 4 * along / b)  # tr(Σ²)
         return 4 * along / big + 2 * max(0.0, squares) / big**2
 
-    def reading(self) -> Reading:
+    def reading(self) -> NoiseReading:
         """What this measurement alone says."""
-        return Reading(self.ours, self.paired, authors_ratio(*self.authors))
+        return NoiseReading(self.ours, self.paired, authors_ratio(*self.authors))
 
 
-def pooled(estimates: Sequence[Estimate]) -> Reading:
+def pooled(estimates: Sequence[Estimate]) -> NoiseReading:
     """Several measurements of one thing as one: |𝒢|² and 𝒮 are averaged, never their ratio."""
     theirs = zip(*(one.authors for one in estimates), strict=True)
-    return Reading(
+    return NoiseReading(
         _mean([one.ours for one in estimates]),
         _mean([one.paired for one in estimates]),
         authors_ratio(*map(statistics.fmean, theirs)),
     )
 
 
-def _mean(ratios: Sequence[Ratio]) -> Ratio:
+def _mean(ratios: Sequence[NoiseRatio]) -> NoiseRatio:
     spreads = [one.spread for one in ratios]
     spread = Spread(
         statistics.fmean(one.g2 for one in spreads),
@@ -208,7 +305,7 @@ def _mean(ratios: Sequence[Ratio]) -> Ratio:
         statistics.fmean(one.both for one in spreads),
     )
     g2, s = statistics.fmean(one.g2 for one in ratios), statistics.fmean(r.s for r in ratios)
-    return Ratio(g2, s, spread.times(1 / len(ratios)))
+    return NoiseRatio(g2, s, spread.times(1 / len(ratios)))
 
 
 class NoiseScale:
@@ -223,18 +320,18 @@ class NoiseScale:
         self.alpha = alpha
         self.averages: dict[str, float] = {}  # empty before the first estimate
 
-    def update(self, new: Estimate) -> Reading:
+    def update(self, new: Estimate) -> NoiseReading:
         """|𝒢|² ← α |𝒢|²_old + (1 − α) |𝒢|²_new; the first estimate stands for itself."""
         ours = self._smoothed(new.ours, "g2", "variance")
         paired = self._smoothed(new.paired, "paired_g2", "paired_variance")
         theirs = zip(("authors_g2", "authors_s"), new.authors, strict=True)
-        return Reading(ours, paired, authors_ratio(*(self._mix(*one) for one in theirs)))
+        return NoiseReading(ours, paired, authors_ratio(*(self._mix(*one) for one in theirs)))
 
-    def _smoothed(self, new: Ratio, name: str, variance: str) -> Ratio:
+    def _smoothed(self, new: NoiseRatio, name: str, variance: str) -> NoiseRatio:
         """A form with its |𝒢|² smoothed, and how far that still goes with 𝒮."""
         share = 1 - self.alpha if name in self.averages else 1.0
         g2, of_g2 = self._mix(name, new.g2), self._mix(variance, new.spread.g2, power=2)
-        return Ratio(g2, new.s, Spread(of_g2, new.spread.s, share * new.spread.both))
+        return NoiseRatio(g2, new.s, Spread(of_g2, new.spread.s, share * new.spread.both))
 
     def _mix(self, name: str, new: float, power: int = 1) -> float:
         old, alpha = self.averages.get(name), self.alpha

@@ -8,7 +8,7 @@ from torch import Tensor
 from dna.common.tensor_files import under
 from dna.distributed.shard import ALONE, Share
 from dna.networks.batch import Experience
-from dna.networks.frames import Frames, Joined
+from dna.networks.frames import Frames, JoinedRollouts
 
 #: What the auxiliary phase reads beside observations; the rest is forgotten at once.
 COLUMNS = ("v_targ", "weight")
@@ -32,8 +32,8 @@ class Replay:
         """The rows of the last so many rollouts; observations are not copied."""
         last = self.rollouts[-rollouts:]
         columns = {name: torch.cat([part[name] for part in last]) for name in COLUMNS}
-        parts = tuple(part.obs for part in last if not isinstance(part.obs, Joined))
-        return Experience(Joined(parts), columns, last[0].share)
+        parts = tuple(part.obs for part in last if not isinstance(part.obs, JoinedRollouts))
+        return Experience(JoinedRollouts(parts), columns, last[0].share)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from dna.distributed.shard import ALONE, Share
-from dna.networks.frames import Frames, Joined, moved
+from dna.networks.frames import Frames, JoinedRollouts, moved
 
 Batch = dict[str, Tensor]
 #: Rows of observations: `obs[index]` and `len(obs)` are all that is asked of them.
-Observations = Tensor | Frames | Joined
+Observations = Tensor | Frames | JoinedRollouts
 
 
 @dataclass(frozen=True)

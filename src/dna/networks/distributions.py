@@ -1,8 +1,11 @@
-"""The policy's distributions as pure functions of their parameters.
+"""Action distributions as pure functions of their parameters.
 
 A policy head outputs one row of parameters per state, [B, P]: logits for choices, mean and
-log standard deviation for real numbers. π_old is then simply a stored column. Actions are
+log standard deviation for real numbers. π_old is therefore just a stored column. Actions are
 [B, W]: one column per choice (int64) or per real number (float32).
+
+Illegal choices are masked with a logit of −10⁸: their probability is exactly zero, so they
+are never sampled, and log-probabilities, entropy and KL are those over the legal choices.
 """
 
 import math
@@ -11,24 +14,27 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dna.envs.specs import ActionSpec
 
+#: Logit of an illegal choice: its probability underflows to zero and nothing becomes NaN.
+ILLEGAL = -1e8
+
 
 class Distribution(Protocol):
-    """What a phase and a rollout need to know of π."""
+    """Interface of π that phases and rollouts use."""
 
-    parameters: int  # columns of a row of parameters
+    parameters: int  # P, the number of parameters per state
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
-        """An action made of standard noise from `draw`: randomness stays outside."""
+        """Turn standard noise from `draw` into an action; sampling itself is deterministic."""
 
     def mode(self, params: Tensor) -> Tensor:
         """The most likely action."""
 
     def draw(self, rng: np.random.Generator, size: tuple[int, ...]) -> npt.NDArray[np.float32]:
-        """Standard noise [*size, …] for `sample`."""
+        """Draw standard noise [*size, …] for `sample`."""
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
         """log π(a|s) per column of the action, [B, W]; the joint is its sum."""
@@ -41,7 +47,7 @@ class Distribution(Protocol):
 
 
 class Categorical:
-    """One or several independent choices; the logits of all choices side by side."""
+    """One or several independent choices, with the logits of all choices concatenated."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes
@@ -89,14 +95,14 @@ class Categorical:
 
 
 class Gaussian:
-    """Independent normals; the parameters are [mean, log σ] side by side."""
+    """Independent normal distributions with parameters [μ, log σ]."""
 
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
         self.parameters = 2 * dimensions
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
-        """μ + σ · noise, unclipped: the environment's limits are applied behind the policy."""
+        """μ + σ · noise, unclipped: the environment applies the bounds of its action space."""
         mean, log_std = params.chunk(2, dim=-1)
         return mean + log_std.exp() * noise
 
@@ -128,56 +134,69 @@ class Gaussian:
 
 
 class Hybrid:
-    """Choices and real numbers, independent of each other; choices first in every row.
+    """Independent choices and real numbers; the choices come first in every row.
 
-    Actions are float32: a choice is a small whole number, which a float holds exactly.
+    Actions are float32: a choice is a small integer, which float32 represents exactly.
     """
 
     def __init__(self, sizes: tuple[int, ...], reals: int) -> None:
-        self.choices, self.reals = Categorical(sizes), Gaussian(reals)
+        self.choices = Categorical(sizes)
+        self.reals = Gaussian(reals)
         self.parameters = self.choices.parameters + self.reals.parameters
 
-    def _apart(self, params: Tensor) -> tuple[Tensor, Tensor]:
+    def _split(self, params: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.choices.parameters
         return params[..., :logits], params[..., logits:]
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
-        """A draw of each kind."""
-        (logits, normal), (gumbel, standard) = self._apart(params), self._apart(noise)
+        """Sample the choices and the real numbers."""
+        logits, normal = self._split(params)
+        gumbel, standard = self._split(noise)
         choice = self.choices.sample(logits, gumbel).to(params.dtype)
         return torch.cat([choice, self.reals.sample(normal, standard)], dim=-1)
 
     def mode(self, params: Tensor) -> Tensor:
         """The most likely choices and the means."""
-        logits, normal = self._apart(params)
+        logits, normal = self._split(params)
         choice = self.choices.mode(logits).to(params.dtype)
         return torch.cat([choice, self.reals.mode(normal)], dim=-1)
 
     def draw(self, rng: np.random.Generator, size: tuple[int, ...]) -> npt.NDArray[np.float32]:
-        """Gumbel noise for the logits, then normal noise for the numbers."""
+        """Gumbel noise for the logits, then normal noise for the real numbers."""
         parts = [self.choices.draw(rng, size), self.reals.draw(rng, size)]
         return np.concatenate(parts, axis=-1)
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
-        """Per column, as of each kind."""
-        logits, normal = self._apart(params)
+        """log π(a|s) per column, choices first."""
+        logits, normal = self._split(params)
         width = len(self.choices.sizes)
         chosen = self.choices.log_prob(logits, action[..., :width].long())
         return torch.cat([chosen, self.reals.log_prob(normal, action[..., width:])], dim=-1)
 
     def entropy(self, params: Tensor) -> Tensor:
-        """The sum of both."""
-        logits, normal = self._apart(params)
+        """The sum over choices and real numbers."""
+        logits, normal = self._split(params)
         return self.choices.entropy(logits) + self.reals.entropy(normal)
 
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
-        """The sum of both."""
-        (p, p_real), (q, q_real) = self._apart(old), self._apart(new)
+        """The sum over choices and real numbers."""
+        p, p_real = self._split(old)
+        q, q_real = self._split(new)
         return self.choices.kl(p, q) + self.reals.kl(p_real, q_real)
 
 
 def distribution(spec: ActionSpec) -> Distribution:
-    """π's distribution for a space of actions."""
+    """Build the distribution of an action space."""
     if spec.kind == "hybrid":
         return Hybrid(spec.sizes, spec.reals)
     return Categorical(spec.sizes) if spec.kind == "categorical" else Gaussian(spec.numbers)
+
+
+def mask_illegal(pi: Tensor, mask: Tensor | None) -> Tensor:
+    """Mask the logits of illegal choices; parameters of real numbers are unchanged."""
+    if mask is None:
+        return pi
+    rest = pi.shape[-1] - mask.shape[-1]
+    if rest:
+        mask = nn.functional.pad(mask, (0, rest), value=True)
+    return torch.where(mask, pi, ILLEGAL)

@@ -97,7 +97,7 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedRollouts:
     """The rows of several rollouts, one behind the other, without a copy."""
 
     parts: tuple[Tensor | Frames, ...]  # all of one length

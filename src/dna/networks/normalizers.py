@@ -1,8 +1,9 @@
-"""Running statistics and the two normalizers of appendix A.
+"""Normalization of observations and rewards (appendix A).
 
-Statistics are kept in float64 and are mergeable (Chan et al.), so that many ranks or a long
-run lose nothing. `ObservationNormalizer` is shared by both networks and is part of the saved
-policy; `RewardNormalizer` belongs to training alone.
+Running statistics are kept in float64 and merged by the method of Chan et al., so that long
+runs and several ranks lose no precision. `ObservationNormalizer` is shared by both networks
+and is part of a saved policy; `RewardNormalizer` is used in training only. `Preprocess` and
+`Unpack` are the modules that apply the observation statistics in front of an encoder.
 """
 
 from collections.abc import Mapping
@@ -10,15 +11,22 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor, nn
 
 from dna.distributed.world import SOLO, World
 from dna.envs.image_ops import sums
+from dna.envs.packing import divisors, elements, spans
+from dna.envs.specs import ObservationSpec
+from dna.networks.frames import moved
 
 Array = npt.NDArray[np.float64]
+#: Images normalized at a time: 16 stacks of 84 × 84 × 4 floats are 1.8 MB.
+CACHED = 16
 
 
 class RunningMoments:
-    """Count, mean and sum of squared deviations of everything seen, element by element."""
+    """Count, mean and sum of squared deviations of all samples, elementwise."""
 
     def __init__(self, shape: tuple[int, ...] = ()) -> None:
         self.count = 0.0
@@ -26,13 +34,13 @@ class RunningMoments:
         self.m2: Array = np.zeros(shape)
 
     def update(self, batch: npt.NDArray[np.generic], world: World = SOLO) -> None:
-        """Add a batch of samples, those of all ranks; the first axis counts them."""
+        """Add a batch of samples (first axis) of every rank."""
         if world.size > 1:
             self._update_together(batch, world)
-        elif len(batch) == 1:  # one agent steps: the common case where speed is of calls
+        elif len(batch) == 1:  # a single agent: common, and the calls would dominate
             self._add(1.0, batch[0].astype(np.float64), 0.0)
         elif batch.dtype == np.uint8 and len(batch):
-            total, squares = sums(batch)  # whole numbers, so they are exact
+            total, squares = sums(batch)  # sums of integers are exact
             mean = total / len(batch)
             self._add(float(len(batch)), mean, squares - total * mean)
         elif len(batch):
@@ -41,8 +49,8 @@ class RunningMoments:
             self._add(float(len(batch)), mean, np.square(samples - mean).sum(axis=0))
 
     def _update_together(self, batch: npt.NDArray[np.generic], world: World) -> None:
-        """Every rank adds every rank's samples, in the order of ranks: the same bits on all."""
-        exact = batch.dtype == np.uint8  # sums of whole numbers: also the bits of one rank
+        """Add the samples of all ranks in rank order, so that every rank gets the same bits."""
+        exact = batch.dtype == np.uint8  # sums of integers: the same bits as on one rank
         if exact:
             one, two = sums(batch) if len(batch) else (self.mean * 0, self.m2 * 0)
         else:
@@ -63,7 +71,7 @@ class RunningMoments:
         self.merge(seen)
 
     def merge(self, other: "RunningMoments") -> None:
-        """Add everything `other` has seen."""
+        """Add all samples of `other`."""
         if other.count:
             self._add(other.count, other.mean, other.m2)
 
@@ -76,43 +84,45 @@ class RunningMoments:
 
     @property
     def variance(self) -> Array:
-        """Population variance; one before anything was seen, so that scaling does nothing."""
+        """Population variance; one before the first sample, so that scaling has no effect."""
         return np.ones_like(self.m2) if self.count == 0 else self.m2 / self.count
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint holds."""
+        """Return the arrays of a checkpoint."""
         return {"count": np.asarray(self.count), "mean": self.mean, "m2": self.m2}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         self.count = float(state["count"])
         self.mean = np.array(state["mean"], dtype=np.float64)
         self.m2 = np.array(state["m2"], dtype=np.float64)
 
 
 class ObservationNormalizer:
-    """s_μ and s_σ over all states seen; `networks.Preprocess` applies and clips them."""
+    """s_μ and s_σ over all states seen; `Preprocess` applies them and clips."""
 
-    #: Keeps a constant element finite; the authors' value.
+    #: Keeps a constant element finite; the value of the authors' code.
     epsilon = 1e-5
 
     def __init__(self, shape: tuple[int, ...], divisor: float | Array = 1.0) -> None:
         self.moments = RunningMoments(shape)
-        self.divisor = divisor  # 255 for pixels; one for each element where these are mixed
+        self.divisor = (
+            divisor  # 255 for pixels; an array where entries of several kinds are mixed
+        )
 
     def update(self, observations: npt.NDArray[np.generic], world: World = SOLO) -> None:
-        """Add a batch of states, as the environment gave them."""
+        """Add a batch of raw observations of every rank."""
         self.moments.update(observations, world)
 
     def shift_and_scale(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """(s_μ, 1 / (s_σ + 10⁻⁵)) of states as they reach the networks, pixels in [0, 1]."""
+        """Return (s_μ, 1 / (s_σ + 10⁻⁵)) of observations whose pixels are scaled to [0, 1]."""
         deviation = np.sqrt(self.moments.variance) / self.divisor
         mean = self.moments.mean / self.divisor
         return mean.astype(np.float32), (1.0 / (deviation + self.epsilon)).astype(np.float32)
 
 
 class RewardNormalizer:
-    """r' = clip(r / √Var[R], −clip, clip), R the running discounted return of each agent."""
+    """r' = clip(r / √Var[R], −clip, clip), R each agent's running discounted return."""
 
     def __init__(
         self,
@@ -122,18 +132,19 @@ class RewardNormalizer:
         episode_end: Literal["reset", "carry_last"] = "reset",
         world: World = SOLO,
     ) -> None:
-        self.moments, self.world = RunningMoments(), world
-        self.gamma = gamma  # bound to the agent's γ: a second γ here is a classic silent bug
+        self.moments = RunningMoments()
+        self.world = world
+        self.gamma = gamma  # the agent's γ: a second, different γ here is a classic silent bug
         self.clip = clip
         self.episode_end = episode_end
         self.running = np.zeros(agents)
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint holds: the moments, and every agent's return so far."""
+        """Return the checkpoint's arrays: the moments and every agent's running return."""
         return {**self.moments.state(), "running": self.running}
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         self.moments.load(state)
         self.running = np.array(state["running"], dtype=np.float64)
 
@@ -143,9 +154,9 @@ class RewardNormalizer:
         done: npt.NDArray[np.bool_],
         valid: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.float32]:
-        """Update the statistics with one step of all agents, then scale its rewards."""
+        """Update the statistics with one step of all agents, then scale the step's rewards."""
         if self.episode_end == "carry_last":
-            # The authors' code: the terminal step restarts R at its own reward and keeps it.
+            # As in the authors' code: a terminal step restarts R at its own reward.
             step = reward + self.gamma * self.running * ~done
             self.running = np.where(valid, step, self.running)
             self.moments.update(self.running[valid], self.world)
@@ -155,3 +166,109 @@ class RewardNormalizer:
             self.running[done & valid] = 0.0
         scale = 1.0 / np.sqrt(self.moments.variance + 1e-8)
         return np.clip(reward * scale, -self.clip, self.clip).astype(np.float32)
+
+
+# ── preprocessing: the statistics applied ─────────────────────────────────────────────────
+
+
+class Preprocess(nn.Module):
+    """Raw observations → encoder input: normalized floats, images as [B, C, H, W]."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, spec: ObservationSpec, clip: float | None, gain: float) -> None:
+        super().__init__()
+        self.spec, self.clip, self.gain = spec, clip, gain
+        shape = spec.shape if clip is not None else ()
+        self.register_buffer("shift", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape))
+
+    def legal(self, obs: Tensor) -> Tensor | None:
+        """Return None, every choice: only packed observations contain an action mask."""
+        return None
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """s' = gain · clip((s − s_μ) / s_σ, −clip, clip), with bytes first scaled to [0, 1]."""
+        obs = moved(obs, self.shift.device)
+        if self.spec.dtype == "uint8" and self.spec.kind == "image":
+            x = self._pixels(obs)
+        else:
+            x = obs.float()
+            if self.spec.dtype == "uint8":
+                x = x / 255
+            if self.clip is not None:
+                x = ((x - self.shift) * self.scale).clamp(-self.clip, self.clip) * self.gain
+        # This view of [B, H, W, C] is the channels_last layout that convolutions prefer.
+        return x.permute(0, 3, 1, 2) if self.spec.kind == "image" else x
+
+    def _pixels(self, obs: Tensor) -> Tensor:
+        """Normalize uint8 images in place, few enough at a time to stay in the cache.
+
+        The result has shape [B, H, W, C], whatever the memory order of the input.
+        """
+        x = torch.empty(obs.shape, device=obs.device)
+        shift, scale = self.shift * 255, self.scale / 255
+        for part, out in zip(torch.split(obs, CACHED), torch.split(x, CACHED), strict=True):
+            if self.clip is None:
+                torch.div(part, 255, out=out)
+            else:
+                torch.sub(part, shift, out=out).mul_(scale).clamp_(-self.clip, self.clip)
+                if self.gain != 1.0:
+                    out.mul_(self.gain)
+        return x
+
+
+class Unpack(nn.Module):
+    """Packed rows of a Dict space → the normalized elements of all entries, [B, E]."""
+
+    shift: Tensor
+    scale: Tensor
+    divisor: Tensor
+
+    def __init__(self, spec: ObservationSpec, clip: float | None, gain: float) -> None:
+        super().__init__()
+        self.spec, self.clip, self.gain = spec, clip, gain
+        shape = (elements(spec),) if clip is not None else ()
+        self.register_buffer("shift", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape))
+        divisor = torch.from_numpy(divisors(spec)).float()
+        self.register_buffer("divisor", divisor, persistent=False)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """s' = gain · clip((s − s_μ) / s_σ, −clip, clip), with bytes first scaled to [0, 1]."""
+        obs = moved(obs, self.shift.device)
+        parts = []
+        for part, span in spans(self.spec).items():
+            if part.kind == "mask":
+                continue
+            piece = obs[:, span]
+            floats = part.dtype == "float32"
+            parts.append(piece.contiguous().view(torch.float32) if floats else piece.float())
+        x = torch.cat(parts, dim=1) / self.divisor
+        if self.clip is None:
+            return x
+        return ((x - self.shift) * self.scale).clamp(-self.clip, self.clip) * self.gain
+
+    def legal(self, obs: Tensor) -> Tensor | None:
+        """Return the mask of legal choices [B, C]; None if the space has no mask."""
+        for part, span in spans(self.spec).items():
+            if part.kind == "mask":
+                return moved(obs[:, span], self.shift.device) != 0
+        return None
+
+
+def preprocessing(
+    spec: ObservationSpec, clip: float | None, gain: float
+) -> Preprocess | Unpack:
+    """Build the preprocessing for observations of this kind."""
+    if spec.kind == "packed":
+        return Unpack(spec, clip, gain)
+    return Preprocess(spec, clip, gain)
+
+
+def normalizer_for(spec: ObservationSpec) -> ObservationNormalizer:
+    """Build the statistics for observations of this kind."""
+    if spec.kind == "packed":
+        return ObservationNormalizer((elements(spec),), divisors(spec))
+    return ObservationNormalizer(spec.shape, 255.0 if spec.dtype == "uint8" else 1.0)

@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dna.algorithm.noise_estimate import Reading
 from dna.algorithm.noise_probe import measure
-from dna.algorithm.noise_scale import Estimate, Sizes, pooled
+from dna.algorithm.noise_scale import Estimate, NoiseReading, Sizes, pooled
 from dna.algorithm.phases import freeze
 from dna.algorithm.returns import estimate
 from dna.common.errors import BadInput, DnaError
@@ -121,7 +120,7 @@ def one_estimate(
     return measure(phase, networks, data, progress, sizes, rng)
 
 
-def finding(phase: AnyPhase, reading: Reading, batch: int, b_small: int) -> Finding:
+def finding(phase: AnyPhase, reading: NoiseReading, batch: int, b_small: int) -> Finding:
     """A phase's noise and the advice that follows from it."""
     low, high = reading.interval
     return Finding(
@@ -139,7 +138,7 @@ def finding(phase: AnyPhase, reading: Reading, batch: int, b_small: int) -> Find
     )
 
 
-def advice(phase: AnyPhase, reading: Reading, batch: int, b_small: int = 32) -> str:
+def advice(phase: AnyPhase, reading: NoiseReading, batch: int, b_small: int = 32) -> str:
     """What the interval of B_simple says about the phase's mini-batch; no more than that.
 
     Never one below `b_small`: noise was measured with mini-batches of that size.
@@ -180,7 +179,7 @@ def _smaller(key: str, now: int, best: int, b_small: int) -> str:
     return f"{text}: try {key}={best}, {now / best:g} times the steps at the same learning rate"
 
 
-def _unbounded(reading: Reading, below: bool, change: str) -> str:
+def _unbounded(reading: NoiseReading, below: bool, change: str) -> str:
     """|𝒢|² cannot be told from zero: B_simple has a lower bound at most."""
     why = "|𝒢|² ≤ 0" if reading.g2 <= 0 else "|𝒢|² may be zero"
     if below:

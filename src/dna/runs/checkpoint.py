@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dna.algorithm.noise_probe import Probe
+from dna.algorithm.noise_probe import NoiseProbe
 from dna.algorithm.replay import Replay
 from dna.algorithm.rollout import Collector
 from dna.common.errors import EnvironmentFailure, StorageFailure, Unsaveable
@@ -109,7 +109,7 @@ class Parts:
     optimizers: dict[str, torch.optim.Adam]
     collector: Collector
     replay: Replay
-    probe: Probe | None = None  # of the noise scale
+    probe: NoiseProbe | None = None  # of the noise scale
 
 
 def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> Path:

@@ -23,14 +23,8 @@ from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.config import Config, EnvConfig, Network
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.distributions import Distribution, distribution
-from dna.networks.networks import (
-    Networks,
-    PolicyNetwork,
-    Preprocess,
-    ValueNetwork,
-    preprocessing,
-)
-from dna.networks.unpack import Unpack
+from dna.networks.networks import Networks, PolicyNetwork, ValueNetwork
+from dna.networks.normalizers import Preprocess, Unpack, preprocessing
 
 FORMAT = 2
 #: Format 1 had no value network.

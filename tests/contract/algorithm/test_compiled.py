@@ -14,14 +14,14 @@ import torch._inductor.config  # reads CXX once: here, before a test changes it
 
 from dna.algorithm.compiled_step import (
     MOST_STEPS,
-    Compiled,
+    CompiledStep,
     _of_its_own,
     has_compiler,
     make_steps,
     pays,
     steps_per_call,
 )
-from dna.algorithm.engine import Eager, run_phase
+from dna.algorithm.engine import EagerStep, run_phase
 from dna.config import SGD, Auxiliary, Config, Distil, Joint, Linear, Network, Policy, Value
 from dna.config.presets import preset
 from dna.envs.specs import ActionSpec, ObservationSpec
@@ -91,9 +91,9 @@ def walked(make, progresses=(0.25, 0.5)):
 )
 def test_a_compiled_step_equals_the_eager_one_and_itself(name, steps):
     phase = (PHASES | OTHERS)[name]
-    eager = walked(lambda networks, weights: (phase, Eager(phase, networks, weights)))
+    eager = walked(lambda networks, weights: (phase, EagerStep(phase, networks, weights)))
     compiled = [
-        walked(lambda networks, weights: (phase, Compiled(phase, networks, weights, steps)))
+        walked(lambda networks, weights: (phase, CompiledStep(phase, networks, weights, steps)))
         for _ in range(2)
     ]
     for mine, yours in zip(compiled[0][0], eager[0], strict=True):
@@ -126,7 +126,7 @@ def test_without_a_compiler_one_line_is_said_and_the_run_goes_on(monkeypatch):
         raise RuntimeError("backend raised:\nno compiler\n\nlong story")
 
     def make(networks, weights):
-        step = Compiled(phase, networks, weights, 2)
+        step = CompiledStep(phase, networks, weights, 2)
         step.compiled = fails
         return phase, step
 
@@ -135,7 +135,7 @@ def test_without_a_compiler_one_line_is_said_and_the_run_goes_on(monkeypatch):
     ) as said:
         metrics, weights, moments = walked(make)
     assert len(said) == 1
-    eager = walked(lambda networks, flat: (phase, Eager(phase, networks, flat)))
+    eager = walked(lambda networks, flat: (phase, EagerStep(phase, networks, flat)))
     for mine, yours in zip(metrics, eager[0], strict=True):
         assert mine == pytest.approx(yours, rel=1e-6)
     assert torch.equal(weights, eager[1])
@@ -157,7 +157,7 @@ def test_a_run_says_what_was_not_compiled(tmp_path, monkeypatch):
 def test_every_step_is_compiled_from_code_of_its_own():
     _, networks = build()
     weights = FlatWeights(networks)
-    steps = [Compiled(PHASES["value"], networks, weights, 1) for _ in range(2)]
+    steps = [CompiledStep(PHASES["value"], networks, weights, 1) for _ in range(2)]
     methods = [_of_its_own(step._walk) for step in steps]
     assert methods[0].__code__ is not methods[1].__code__
     assert methods[0].__code__ == methods[1].__code__
@@ -194,7 +194,7 @@ def test_where_it_would_pay_a_missing_compiler_is_one_line(monkeypatch):
     with pytest.warns(RuntimeWarning, match=r"^no C\+\+ compiler") as said:
         steps = make_steps(config, networks, FlatWeights(networks))
     assert len(said) == 1
-    assert all(isinstance(step, Eager) for step in steps.values())
+    assert all(isinstance(step, EagerStep) for step in steps.values())
     short = config.model_copy(update={"interactions": 10**4})
     with warnings.catch_warnings(action="error"):
         make_steps(short, networks, FlatWeights(networks))
@@ -211,4 +211,4 @@ def test_which_presets_are_compiled(name, expected):
 def test_a_joint_phase_with_statistics_of_a_mini_batch_is_not_cut_into_pieces():
     _, networks = build()
     phase = Joint(sgd=STEPS, normalize_advantage="minibatch")
-    assert Eager(phase, networks, FlatWeights(networks), micro=2).micro == STEPS.minibatch
+    assert EagerStep(phase, networks, FlatWeights(networks), micro=2).micro == STEPS.minibatch

@@ -15,7 +15,7 @@ from torch.distributions import Categorical, Distribution, Normal, kl_divergence
 from torch.nn.utils import clip_grad_norm_
 
 from dna.algorithm.compiled_step import make_steps
-from dna.algorithm.engine import Eager, clip, run_phase
+from dna.algorithm.engine import EagerStep, clip, run_phase
 from dna.algorithm.phases import freeze, loss
 from dna.algorithm.replay import Replay
 from dna.common.errors import NonFinite
@@ -33,7 +33,7 @@ from dna.config import (
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.batch import Batch, Experience, flat, in_chunks, minibatches
 from dna.networks.flat_weights import FlatWeights
-from dna.networks.frames import Joined
+from dna.networks.frames import JoinedRollouts
 from dna.networks.networks import Networks
 
 ROWS = 24
@@ -466,7 +466,7 @@ def experience(data: Batch | Experience) -> Experience:
 
 
 def run(phase, networks: Networks, batch: Batch | Experience, progress: float = 0.25):
-    step, rng = Eager(phase, networks, FlatWeights(networks)), np.random.default_rng(7)
+    step, rng = EagerStep(phase, networks, FlatWeights(networks)), np.random.default_rng(7)
     return run_phase(phase, networks, step, experience(batch), rng, progress)
 
 
@@ -619,8 +619,8 @@ def test_a_mini_batch_may_be_walked_in_pieces(phase, kind, rows):
     whole, pieces = build(phase, kind), build(phase, kind)
     batch = rollout(whole, kind)
     steps = {
-        "whole": Eager(phase, whole, FlatWeights(whole)),
-        "pieces": Eager(phase, pieces, FlatWeights(pieces), micro=rows),
+        "whole": EagerStep(phase, whole, FlatWeights(whole)),
+        "pieces": EagerStep(phase, pieces, FlatWeights(pieces), micro=rows),
     }
     rng = np.random.default_rng
     one = run_phase(phase, whole, steps["whole"], experience(batch), rng(7), 0.25)
@@ -653,7 +653,7 @@ def test_an_epoch_gives_each_row_exactly_once_with_all_its_columns(size):
 def test_mini_batches_that_come_together_are_the_same_mini_batches(together):
     row = torch.arange(ROWS)
     columns = {"weight": torch.ones(ROWS), "row": row}
-    for obs in (row[:, None], Joined((row[:, None],))):
+    for obs in (row[:, None], JoinedRollouts((row[:, None],))):
         batch = Experience(obs, columns)
         one = list(minibatches(batch, 4, np.random.default_rng(0)))
         many = list(minibatches(batch, 4, np.random.default_rng(0), together))

@@ -17,10 +17,9 @@ from dna.envs.actions import action_codec, uniform_legal
 from dna.envs.packing import PackedCodec, legal, numbers
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.evaluation.evaluate import Playing, evaluate, load_policy
-from dna.networks.distributions import Hybrid
-from dna.networks.encoder_for import register_encoder
+from dna.networks.distributions import Hybrid, mask_illegal
+from dna.networks.encoders import register_encoder
 from dna.networks.networks import Networks
-from dna.networks.unpack import forbid
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 from dna.runs.train import train
@@ -172,7 +171,7 @@ def test_gradients_through_masks_are_finite_and_nothing_reaches_illegal_logits()
     logits = torch.randn(6, 5, requires_grad=True)
     mask = torch.rand(6, 5) < 0.5
     mask[:, 2] = True
-    pi = forbid(logits, mask)
+    pi = mask_illegal(logits, mask)
     distribution = Networks(
         tiny("ppo", None),
         ObservationSpec("vector", (1,), "float32"),
@@ -577,8 +576,8 @@ def test_a_module_is_copied_and_drawn_anew(tmp_path):
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (nn.Linear(7, 3), "yours cannot read"),
-        (nn.Flatten(0), r"gives \(8,\) of two states"),
+        (nn.Linear(7, 3), "the custom encoder fails on"),
+        (nn.Flatten(0), r"returns \(8,\) for two states"),
     ],
 )
 def test_encoders_that_do_not_fit_are_one_line(tmp_path, module, words):
@@ -590,5 +589,5 @@ def test_encoders_that_do_not_fit_are_one_line(tmp_path, module, words):
 
 def test_an_unknown_encoder_is_one_line(tmp_path):
     config = tweak(tiny("dna", "CartPole-v1"), **{"network.encoder": "custom:nobody"})
-    with pytest.raises(BadInput, match="is not known here"):
+    with pytest.raises(BadInput, match="is not registered"):
         train(config, 0, tmp_path / "run", how=HOW)

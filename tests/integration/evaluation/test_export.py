@@ -25,7 +25,7 @@ from dna.evaluation.export.conversion import Runtime
 from dna.evaluation.export.onnx_file import surroundings, to_onnx
 from dna.evaluation.export.player import Player
 from dna.evaluation.export.trial import Exported, compare
-from dna.networks.encoder_for import register_encoder
+from dna.networks.encoders import register_encoder
 from dna.runs.policy import load_policy
 from dna.runs.setup import How
 from dna.runs.train import train

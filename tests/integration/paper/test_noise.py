@@ -12,8 +12,7 @@ import torch
 from rich.console import Console
 
 from dna import NoiseScale
-from dna.algorithm.noise_estimate import Ratio, Reading, Spread
-from dna.algorithm.noise_scale import pooled
+from dna.algorithm.noise_scale import NoiseRatio, NoiseReading, Spread, pooled
 from dna.cli import main
 from dna.cli.display import counting
 from dna.config.overrides import tweak
@@ -89,8 +88,8 @@ def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
 
 def reading(s, error=0.1, g2=1.0, error_s=0.1):
     """|𝒢|² and 𝒮 with standard errors."""
-    ratio = Ratio(g2, s, Spread(error**2, error_s**2, 0.0))
-    return Reading(ratio, Ratio(g2, abs(s), ratio.spread), 0.0)
+    ratio = NoiseRatio(g2, s, Spread(error**2, error_s**2, 0.0))
+    return NoiseReading(ratio, NoiseRatio(g2, abs(s), ratio.spread), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from dna.algorithm.noise_estimate import Ratio, Reading, Spread
 from dna.algorithm.noise_probe import named
 from dna.algorithm.noise_scale import (
     Estimate,
+    NoiseRatio,
+    NoiseReading,
     NoiseScale,
     Sizes,
+    Spread,
     gradient,
     pooled,
     rows_of,
@@ -130,7 +132,7 @@ def test_a_gradient_of_zero_is_admitted():
 def test_noise_that_is_too_small_to_tell_is_admitted():
     """𝒮 = −2 of a gradient of length 1: no B_simple, and no interval of nothing."""
     spread = Spread(0.01, 0.25, 0.0)
-    found = Reading(Ratio(1.0, -2.0, spread), Ratio(1.0, 0.5, spread), -2.0)
+    found = NoiseReading(NoiseRatio(1.0, -2.0, spread), NoiseRatio(1.0, 0.5, spread), -2.0)
     assert (found.b_simple, found.sigma, found.authors_sigma) == (None, None, None)
     assert found.interval == found.paired.interval
     assert found.interval[1] > 1.0

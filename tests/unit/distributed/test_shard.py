@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dna.algorithm.compiled_step import check_ranks
-from dna.algorithm.engine import Eager, run_phase
+from dna.algorithm.engine import EagerStep, run_phase
 from dna.algorithm.episodes import RankScores, Scores
 from dna.algorithm.replay import Replay
 from dna.algorithm.returns import explained_variance, normalized
@@ -31,7 +31,7 @@ from dna.distributed.world import SOLO, join, revived
 from dna.envs import Step
 from dna.networks.batch import Experience, minibatches
 from dna.networks.flat_weights import FlatWeights
-from dna.networks.frames import Joined
+from dna.networks.frames import JoinedRollouts
 from dna.networks.normalizers import RewardNormalizer, RunningMoments
 from dna.runs.setup import build_networks
 from helpers import environment, tiny
@@ -119,7 +119,7 @@ def test_mini_batches_are_the_rows_of_one_rank_shared_out(kind):
             replay.add(Experience(ids[:, None], columns, share))
         found = replay.experience(rollouts)
         if kind == "rollout":
-            assert isinstance(found.obs, Joined)
+            assert isinstance(found.obs, JoinedRollouts)
             return Experience(found.obs[:], found.columns, share)
         return found
 
@@ -170,7 +170,7 @@ def test_a_phase_on_ranks_moves_the_weights_as_on_one(rows):
         with lock:  # torch's seed is one for all threads
             networks = build_networks(config, 0, with_env, torch.device("cpu"))
         weights = FlatWeights(networks)
-        step = Eager(phase, networks, weights, 8, world=world)
+        step = EagerStep(phase, networks, weights, 8, world=world)
         own = Experience.of({name: share.part(column) for name, column in data.items()})
         own = Experience(own.obs, own.columns, share)
         metrics = run_phase(phase, networks, step, own, np.random.default_rng(7), 0.0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dna.envs.atari.time_bar import draw_time
 from dna.envs.specs import Stack
-from dna.networks.frames import Frames, FrameWriter, Joined, ObservationWriter
+from dna.networks.frames import Frames, FrameWriter, JoinedRollouts, ObservationWriter
 
 SIZE, LIMIT = 12, 1000
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_gives_the_frames_back(limit):
 def test_rollouts_joined_read_as_one(parts, seed):
     resets = np.random.default_rng(seed).random((5, 2)) < 0.3
     pairs = [written(4, 2, resets, seed + i, bar=True) for i in range(parts)]
-    joined = Joined(tuple(frames for frames, _ in pairs))
+    joined = JoinedRollouts(tuple(frames for frames, _ in pairs))
     shown = torch.cat([obs for _, obs in pairs])
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(shown)))
     assert len(joined) == len(shown)

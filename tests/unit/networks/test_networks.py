@@ -22,7 +22,8 @@ from dna.config import (
 )
 from dna.config.overrides import digest, from_tree, tweak
 from dna.envs.specs import ActionSpec, ObservationSpec
-from dna.networks.networks import PROJECTION, Networks, Preprocess
+from dna.networks.networks import PROJECTION, Networks
+from dna.networks.normalizers import Preprocess
 from helpers import tiny
 
 STEPS = SGD(epochs=1, minibatch=2)

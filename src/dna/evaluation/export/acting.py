@@ -15,7 +15,7 @@ from dna.envs.outside import ActionPart, Outside
 from dna.envs.specs import ActionSpec, ObservationSpec, Part
 from dna.networks.distributions import Categorical, Distribution, Gaussian, Hybrid
 from dna.networks.encoders import InBfloat16
-from dna.networks.unpack import Unpack
+from dna.networks.normalizers import Unpack
 from dna.runs.policy import SavedPolicy
 
 #: The input of an observation that has no name of its own.

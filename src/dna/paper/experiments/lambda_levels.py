@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dna.algorithm.noise_estimate import Z
+from dna.algorithm.noise_scale import Z
 from dna.common.randomness import generator
 from dna.paper.claims.arms import monotone
 from dna.paper.claims.compare import DRAWS, Array, Sampled

@@ -1,8 +1,7 @@
 """DNA: Proximal Policy Optimization with a Dual Network Architecture.
 
 Public names are resolved when first used (PEP 562), so that `import dna` and a refused
-command cost no torch. A name that is also a module's (`train`, `tweak`, `evaluate`) is taken
-from there: `from dna.runs.train import train`.
+command load no torch.
 """
 
 import importlib
@@ -19,13 +18,16 @@ if TYPE_CHECKING:
     from dna.algorithm.returns import td_lambda as td_lambda
     from dna.config import Config as Config
     from dna.config.overrides import digest as digest
+    from dna.config.overrides import tweak as tweak
     from dna.config.overrides import without as without
     from dna.config.presets import for_environment as for_environment
     from dna.config.presets import preset as preset
     from dna.config.run import register_phase as register_phase
+    from dna.evaluation.evaluate import evaluate as evaluate
     from dna.networks.encoders import register_encoder as register_encoder
     from dna.runs.policy import load_policy as load_policy
     from dna.runs.setup import How as How
+    from dna.runs.train import train as train
 
 _HOME = {
     "Agent": "agents.agent",
@@ -37,6 +39,7 @@ _HOME = {
     "PPO": "agents.agent",
     "advantage": "algorithm.returns",
     "digest": "config.overrides",
+    "evaluate": "evaluation.evaluate",
     "for_environment": "config.presets",
     "load": "agents.agent",
     "load_policy": "runs.policy",
@@ -44,6 +47,8 @@ _HOME = {
     "register_encoder": "networks.encoders",
     "register_phase": "config.run",
     "td_lambda": "algorithm.returns",
+    "train": "runs.train",
+    "tweak": "config.overrides",
     "without": "config.overrides",
 }
 __all__ = [*_HOME]

@@ -10,10 +10,10 @@ from importlib import resources
 import pytest
 
 from dna.common.errors import BadInput
-from dna.config import Config, json_tree
+from dna.config import Atari, Config, json_tree
 from dna.config.overrides import at, differences, digest, from_tree, tweak
 from dna.config.presets import FAMILIES, PREFIXES, PRESETS, for_environment, preset
-from dna.config.presets.table3_ale import EASY, HARD, easy
+from dna.config.presets.atari import HARD, easy
 from dna.config.presets.tables import TABLES
 
 FILES = {
@@ -23,6 +23,7 @@ FILES = {
     "table6": "hyperparameters_mujoco.csv",
     "table7": "hyperparameters_procgen.csv",
 }
+EASY = Atari(life_loss="terminal", actions="minimal", sticky=0.0)
 ATARI = ("tuned", "easy", "table1", "table2", "ablation", "targets")
 PAPER = (*ATARI, "mujoco", "procgen")
 OF_PAPER = {name: config for name, config in PRESETS.items() if name.split(".")[0] in PAPER}

@@ -21,6 +21,12 @@ def test_no_public_name_hides_behind_a_module_of_the_same_name():
     assert not modules & set(dna.__all__)
 
 
+def test_the_verbs_are_functions_of_the_package():
+    code = "import dna, dna.runs.train, dna.evaluation.evaluate; from dna import train, tweak"
+    code += "; assert all(map(callable, (train, tweak, dna.train, dna.evaluate, dna.tweak)))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nothing"):
         _ = dna.nothing

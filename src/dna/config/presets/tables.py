@@ -10,19 +10,12 @@ from typing import Any, NamedTuple
 from dna.common.errors import UnknownKey
 from dna.config import Config
 from dna.config.overrides import at
-from dna.config.presets import (
-    easy,
-    table1_atari,
-    table2_ppg,
-    table6_mujoco,
-    table7_procgen,
-    tuned,
-)
+from dna.config.presets import atari, mujoco, procgen
 
 Cell = Callable[[Config], str]
 
 
-class Row(NamedTuple):
+class Entry(NamedTuple):
     """A setting as the paper calls it, and its text for a configuration."""
 
     label: str
@@ -35,7 +28,7 @@ class SettingsTable(NamedTuple):
     label: str  # of the paper's LaTeX source
     title: str
     columns: dict[str, Config]
-    rows: tuple[Row, ...]
+    rows: tuple[Entry, ...]
 
     def cells(self) -> list[dict[str, str]]:
         """One mapping per row: `setting`, then each column."""
@@ -82,41 +75,41 @@ def _third(key: str) -> Cell:
 
 
 _FIRST = (
-    Row("Entropy bonus (c_eb)", _either("entropy_bonus")),
-    Row("Rollout horizon (N)", _key("horizon")),
-    Row("Parallel agents (A)", _key("agents")),
-    Row("PPO epsilon (epsilon)", _either("epsilon")),
-    Row("Discount gamma (gamma)", _key("returns.gamma")),
+    Entry("Entropy bonus (c_eb)", _either("entropy_bonus")),
+    Entry("Rollout horizon (N)", _key("horizon")),
+    Entry("Parallel agents (A)", _key("agents")),
+    Entry("PPO epsilon (epsilon)", _either("epsilon")),
+    Entry("Discount gamma (gamma)", _key("returns.gamma")),
 )
 _LAMBDAS = (
-    Row("Policy lambda (lambda_pi)", _key("returns.lambda_pi")),
-    Row("Value lambda (lambda_V)", _key("returns.lambda_v")),
+    Entry("Policy lambda (lambda_pi)", _key("returns.lambda_pi")),
+    Entry("Value lambda (lambda_V)", _key("returns.lambda_v")),
 )
-_RATE = Row("Learning rate", _either("sgd.learning_rate"))
+_RATE = Entry("Learning rate", _either("sgd.learning_rate"))
 _EPOCHS = (
-    Row("Policy epochs (E_pi/E_ppo)", _either("sgd.epochs")),
-    Row("Value epochs (E_V)", _key("value.sgd.epochs")),
+    Entry("Policy epochs (E_pi/E_ppo)", _either("sgd.epochs")),
+    Entry("Value epochs (E_V)", _key("value.sgd.epochs")),
 )
 _MINIBATCHES = (
-    Row("Policy mini-batch size", _either("sgd.minibatch")),
-    Row("Value mini-batch size", _key("value.sgd.minibatch")),
+    Entry("Policy mini-batch size", _either("sgd.minibatch")),
+    Entry("Value mini-batch size", _key("value.sgd.minibatch")),
 )
-_PENALTY = Row("Repeated action penalty", _key("repeat_penalty.amount", absent="0.0"))
-_CLIP = Row("Global gradient clipping", _either("sgd.max_gradient_norm", absent="off"))
+_PENALTY = Entry("Repeated action penalty", _key("repeat_penalty.amount", absent="0.0"))
+_CLIP = Entry("Global gradient clipping", _either("sgd.max_gradient_norm", absent="off"))
 
 TABLE1 = SettingsTable(
     "tab:main_hps",
     "Table 1: coarse search on Atari",
-    {"dna": table1_atari.DNA, "ppo": table1_atari.PPO, "ppo_orig": table1_atari.PPO_ORIG},
+    atari.TABLE1,
     (
         *_FIRST,
         _RATE,
         *_LAMBDAS,
         *_EPOCHS,
-        Row("Distil epochs (E_D)", _third("sgd.epochs")),
-        Row("Distil beta (beta)", _third("beta")),
+        Entry("Distil epochs (E_D)", _third("sgd.epochs")),
+        Entry("Distil beta (beta)", _third("beta")),
         *_MINIBATCHES,
-        Row("Distil mini-batch size", _third("sgd.minibatch")),
+        Entry("Distil mini-batch size", _third("sgd.minibatch")),
         _PENALTY,
         _CLIP,
     ),
@@ -124,13 +117,13 @@ TABLE1 = SettingsTable(
 TABLE2 = SettingsTable(
     "tab:ppg_hps",
     "Table 2: PPG on Atari; all others as DNA's in table 1",
-    {"ppg": table2_ppg.PPG, "ppg_tuned": table2_ppg.PPG_TUNED},
+    atari.TABLE2,
     (
-        Row("Policy epochs (E_pi)", _either("sgd.epochs")),
-        Row("Value epochs (E_V)", _key("value.sgd.epochs")),
-        Row("Distil epochs (E_D)", _key("distil.sgd.epochs", absent="0")),
-        Row("Auxiliary epochs (E_aux)", _key("aux.sgd.epochs")),
-        Row("Auxiliary period (N_pi)", _key("aux.every")),
+        Entry("Policy epochs (E_pi)", _either("sgd.epochs")),
+        Entry("Value epochs (E_V)", _key("value.sgd.epochs")),
+        Entry("Distil epochs (E_D)", _key("distil.sgd.epochs", absent="0")),
+        Entry("Auxiliary epochs (E_aux)", _key("aux.sgd.epochs")),
+        Entry("Auxiliary period (N_pi)", _key("aux.every")),
     ),
 )
 
@@ -142,55 +135,55 @@ def _atari(show: Callable[[Any], str]) -> Cell:
 TABLE3 = SettingsTable(
     "tab:env_settings",
     "Table 3: settings of the Atari games",
-    {"easy": easy.DNA, "hard": tuned.DNA},
+    {"easy": atari.EASY["dna"], "hard": atari.TUNED["dna"]},
     (
-        Row("Terminal on loss of life", _atari(lambda a: str(a.life_loss == "terminal"))),
-        Row("Action space", _atari(lambda a: a.actions.capitalize())),
-        Row("Repeat action probability", _key("env.atari.sticky")),
-        Row(
+        Entry("Terminal on loss of life", _atari(lambda a: str(a.life_loss == "terminal"))),
+        Entry("Action space", _atari(lambda a: a.actions.capitalize())),
+        Entry("Repeat action probability", _key("env.atari.sticky")),
+        Entry(
             "Training frames",
             lambda config: f"{config.interactions * at(config, 'env.atari.skip') // 10**6}M",
         ),
         # Two rows that no setting of ours changes.
-        Row("Color / grayscale", lambda _: "Grayscale"),
-        Row("Frame stacked", _key("env.atari.stack")),
-        Row("Action repetitions", _key("env.atari.skip")),
-        Row("Reward clipping", lambda _: "No"),
-        Row("Episode timeout", _atari(lambda a: f"{a.max_frames // 1000}K")),
-        Row("Resolution", _atari(lambda a: f"{a.size}x{a.size}")),
-        Row("Noop starts", _atari(lambda a: "-".join(str(n) for n in a.noops))),
+        Entry("Color / grayscale", lambda _: "Grayscale"),
+        Entry("Frame stacked", _key("env.atari.stack")),
+        Entry("Action repetitions", _key("env.atari.skip")),
+        Entry("Reward clipping", lambda _: "No"),
+        Entry("Episode timeout", _atari(lambda a: f"{a.max_frames // 1000}K")),
+        Entry("Resolution", _atari(lambda a: f"{a.size}x{a.size}")),
+        Entry("Noop starts", _atari(lambda a: "-".join(str(n) for n in a.noops))),
     ),
 )
 TABLE6 = SettingsTable(
     "tab:mujoco_hps",
     "Table 6: MuJoCo",
-    {"ppo": table6_mujoco.PPO, "dna": table6_mujoco.DNA},
+    {name: mujoco.MUJOCO[name] for name in ("ppo", "dna")},
     (
         *_FIRST,
-        Row("Learning rate (annealed linearly to 0.0)", _either("sgd.learning_rate.start")),
+        Entry("Learning rate (annealed linearly to 0.0)", _either("sgd.learning_rate.start")),
         *_LAMBDAS,
         *_EPOCHS,
-        Row("Distil epochs (E_D)", _third("sgd.epochs")),
-        Row("Distil beta (beta)", _third("beta")),
+        Entry("Distil epochs (E_D)", _third("sgd.epochs")),
+        Entry("Distil beta (beta)", _third("beta")),
         *_MINIBATCHES,
-        Row("Distil/Aux mini-batch size", _third("sgd.minibatch")),
+        Entry("Distil/Aux mini-batch size", _third("sgd.minibatch")),
         _CLIP,
     ),
 )
 TABLE7 = SettingsTable(
     "tab:procgen_hps",
     "Table 7: Procgen",
-    {"ppo": table7_procgen.PPO, "dna": table7_procgen.DNA, "ppg": table7_procgen.PPG},
+    {name: procgen.PROCGEN[name] for name in ("ppo", "dna", "ppg")},
     (
         *_FIRST,
         _RATE,
         *_LAMBDAS,
         _PENALTY,
         *_EPOCHS,
-        Row("Distil/Aux epochs (E_D)", _third("sgd.epochs")),
-        Row("Distil/Aux beta (beta)", _third("beta")),
+        Entry("Distil/Aux epochs (E_D)", _third("sgd.epochs")),
+        Entry("Distil/Aux beta (beta)", _third("beta")),
         *_MINIBATCHES,
-        Row("Distil/Aux mini-batch size", _third("sgd.minibatch")),
+        Entry("Distil/Aux mini-batch size", _third("sgd.minibatch")),
         _CLIP,
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dna.config.presets import tuned
+from dna.config.presets import preset
 from dna.paper.claims.arms import (
     MARGIN,
     WIDE,
@@ -172,7 +172,7 @@ def _right(sweeps: Mapping[str, Sequence[str]], scores: Sequence[object]) -> obj
 
 
 def _passes() -> tuple[bool, str]:
-    epochs = {phase.name: phase.sgd.epochs for phase in tuned.DNA.phases}
+    epochs = {phase.name: phase.sgd.epochs for phase in preset("tuned.dna").phases}
     both = epochs["policy"] + epochs["distil"], epochs["value"]
     return both == (4, 1), f"policy network {both[0]} passes, value network {both[1]}"
 

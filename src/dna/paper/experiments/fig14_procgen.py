@@ -1,6 +1,6 @@
 """Figures 14 and 15 and table 7: DNA and PPO on Procgen (appendix L)."""
 
-from dna.config.presets import table7_procgen
+from dna.config.presets import preset
 from dna.paper.claims.compare import quotient
 from dna.paper.claims.measures import score_of, time_of
 from dna.paper.claims.verdicts import (
@@ -58,17 +58,17 @@ def same_cost(results: Results) -> Finding | None:
 
 
 def _passes() -> tuple[bool, str]:
-    dna = sum(phase.sgd.epochs for phase in table7_procgen.DNA.phases)
+    dna = sum(phase.sgd.epochs for phase in preset("procgen.dna").phases)
     ppg = sum(
         phase.sgd.epochs * (2 if phase.trains == "both" else 1)
-        for phase in table7_procgen.PPG.phases
+        for phase in preset("procgen.ppg").phases
     )
     return (dna, ppg) == (4, 14), f"{dna} passes per observation against {ppg}"
 
 
 def levels(results: Results) -> Finding:
     """Our preset follows the authors' code: that is a choice, and no finding on the paper."""
-    settings = table7_procgen.DNA.env.procgen
+    settings = preset("procgen.dna").env.procgen
     assert settings is not None
     effect = f"num_levels = {settings.num_levels} (0: unlimited)"
     return Finding("not tested", effect, "the setting of the authors' code, which is ours")

@@ -1,7 +1,10 @@
 """`dna train … --seeds N`: each seed as if alone, and nothing lost when stopped."""
 
+import contextlib
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,44 +22,51 @@ from dna.runs.sweeps.pool import check
 from dna.runs.sweeps.task import Task, jobs_for
 from helpers import bytes_of
 
+#: In one process: tests copy what the fixture trained.
+pytestmark = pytest.mark.xdist_group("seeds")
 SMALL = ["CartPole-v1", "--interactions", "3072", "horizon=128", "agents=8"]
 FILES = ("metrics.jsonl", "episodes.csv", "config.json", "policy/policy.safetensors")
 
 
-def test_each_seed_is_the_run_it_would_be_alone(tmp_path, capsys):
-    together, alone = tmp_path / "together", tmp_path / "alone"
-    assert main(["train", *SMALL, "--seeds", "3", "--seed", "4", "--out", str(together)]) == 0
-    out = capsys.readouterr().out
-    assert [line.split(":")[0] for line in out.splitlines()[:3]] == [
-        "seed 4",
-        "seed 5",
-        "seed 6",
-    ]
-    assert "standard error over 3 seeds" in out
-    assert main(["train", *SMALL, "--seed", "5", "--out", str(alone), "--quiet"]) == 0
-    assert bytes_of(together / "seed5", *FILES) == bytes_of(alone, *FILES)
-    others = [(together / f"seed{s}/metrics.jsonl").read_bytes() for s in (4, 6)]
-    assert (alone / "metrics.jsonl").read_bytes() not in others
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Seeds 4 and 5, each in a process; the folder and what the command printed."""
+    folder = tmp_path_factory.mktemp("seeds")
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["train", *SMALL, "--seeds", "2", "--seed", "4", "--out", str(folder)])
+    assert code == 0, err.getvalue()
+    return folder, out.getvalue(), err.getvalue()
 
 
-def test_finished_seeds_are_not_run_again(tmp_path, capsys):
-    words = ["train", *SMALL, "--out", str(tmp_path), "--json"]
-    assert main([*words, "--seeds", "1"]) == 0
-    stamp = (tmp_path / "seed0/done").stat().st_mtime_ns
-    assert main([*words, "--seeds", "2"]) == 2
-    assert "seed0: holds a run already" in capsys.readouterr().err
-    assert not (tmp_path / "seed1").exists()
-    assert main([*words, "--seeds", "2", "--resume"]) == 0
+def test_each_seed_is_the_run_it_would_be_alone(trained, tmp_path):
+    together, out, _ = trained
+    assert [line.split(":")[0] for line in out.splitlines()[:2]] == ["seed 4", "seed 5"]
+    assert "standard error over 2 seeds" in out
+    assert main(["train", *SMALL, "--seed", "5", "--out", str(tmp_path), "--quiet"]) == 0
+    assert bytes_of(together / "seed5", *FILES) == bytes_of(tmp_path, *FILES)
+    other = (together / "seed4/metrics.jsonl").read_bytes()
+    assert (tmp_path / "metrics.jsonl").read_bytes() != other
+
+
+def test_finished_seeds_are_not_run_again(trained, tmp_path, capsys):
+    shutil.copytree(trained[0] / "seed4", tmp_path / "seed4")
+    words = ["train", *SMALL, "--out", str(tmp_path), "--seed", "4", "--seeds", "2", "--json"]
+    stamp = (tmp_path / "seed4/done").stat().st_mtime_ns
+    assert main(words) == 2
+    assert "seed4: holds a run already" in capsys.readouterr().err
+    assert not (tmp_path / "seed5").exists()
+    assert main([*words, "--resume"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [run["seed"] for run in found["runs"]] == [0, 1]
+    assert [run["seed"] for run in found["runs"]] == [4, 5]
     scores = [run["score"] for run in found["runs"]]
     assert found["mean"] == pytest.approx(sum(scores) / 2)
-    assert (tmp_path / "seed0/done").stat().st_mtime_ns == stamp
+    assert (tmp_path / "seed4/done").stat().st_mtime_ns == stamp
 
 
 def test_a_stopped_list_saves_and_goes_on(tmp_path):
     words = [sys.executable, "-m", "dna", "train", "CartPole-v1", "--seeds", "2"]
-    words += ["--out", str(tmp_path), "--interactions", "40960"]
+    words += ["--out", str(tmp_path), "--interactions", "24576"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     begun = [tmp_path / f"seed{s}/metrics.jsonl" for s in (0, 1)]
@@ -102,14 +112,14 @@ def test_seeds_stopped_by_others_are_named_and_finished_ones_told(tmp_path, caps
     check([done])
 
 
-def test_restarting_does_not_clear_a_run_that_is_training(tmp_path, capsys):
-    words = ["train", *SMALL, "--seeds", "1", "--out", str(tmp_path)]
-    assert main(words) == 0
-    before = (tmp_path / "seed0/metrics.jsonl").read_bytes()
-    with locked(tmp_path / "seed0"):
+def test_restarting_does_not_clear_a_run_that_is_training(trained, tmp_path, capsys):
+    folder = shutil.copytree(trained[0] / "seed4", tmp_path / "seed4")
+    words = ["train", *SMALL, "--seed", "4", "--seeds", "1", "--out", str(tmp_path)]
+    before = (folder / "metrics.jsonl").read_bytes()
+    with locked(folder):
         assert main([*words, "--restart"]) == 3
     assert "in use by pid" in capsys.readouterr().err
-    assert (tmp_path / "seed0/metrics.jsonl").read_bytes() == before
+    assert (folder / "metrics.jsonl").read_bytes() == before
 
 
 def test_no_run_outlives_a_killed_parent(tmp_path):
@@ -152,6 +162,5 @@ def test_a_dry_run_names_every_seed_and_too_many_are_refused(tmp_path, capsys, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_off_a_terminal_seeds_are_told_in_lines(tmp_path, capsys):
-    assert main(["train", *SMALL, "--seeds", "2", "--out", str(tmp_path)]) == 0
-    assert "seed 0 done  seed 1 done" in capsys.readouterr().err
+def test_off_a_terminal_seeds_are_told_in_lines(trained):
+    assert "seed 4 done  seed 5 done" in trained[2]

@@ -92,12 +92,13 @@ def test_replays_of_images_are_shared_out_too(tmp_path):
     assert episodes[0] == episodes[1]
 
 
-def test_two_ranks_repeat_themselves_and_recover_from_kills(two, tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_two_ranks_repeat_themselves_and_recover_from_kills(kills, two, tmp_path):
     folder, log = tmp_path / "killed", tmp_path / "killed.log"
     with ranked.ended(
         ranked.started(2, [*words(folder), "--resume"], log, restarts=5)
     ) as process:
-        assert ranked.kill_ranks(process, folder, 2, random.Random(7)) == 2
+        assert ranked.kill_ranks(process, folder, kills, random.Random(7)) == kills
         assert process.wait(timeout=240) == 0, log.read_text()[-2000:]
     assert computed(folder) == computed(two)
     assert json.loads((folder / "machine.json").read_text())["exact"] is True
@@ -133,7 +134,7 @@ def test_a_run_of_one_rank_does_not_go_on_with_two(one, tmp_path, capfd):
     assert "saved by 1 rank(s), but now there are 2" in lines[0]
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.long), True])
 def test_agents_that_cannot_be_shared_out_are_refused_in_one_line(late, tmp_path):
     """However late the first rank is: the others wait until it has spoken."""
     log = tmp_path / "log"
@@ -153,7 +154,7 @@ def test_agents_that_cannot_be_shared_out_are_refused_in_one_line(late, tmp_path
     [
         ("perturb", 7, "iteration 3: rank 1 is no longer like rank 0 (observation/m2)"),
         ("fail", 5, "CartPole-v1: the pole is broken"),
-        ("nan", 4, "is not finite (iteration 3"),
+        pytest.param("nan", 4, "is not finite (iteration 3", marks=pytest.mark.long),
     ],
 )
 def test_what_goes_wrong_on_one_rank_ends_all_in_one_line(what, code, text, tmp_path):

@@ -53,29 +53,32 @@ def test_the_body_goes_on_with_a_run(tmp_path):
     assert RunFolder(tmp_path / "run").done
 
 
-def test_workers_and_a_node_are_lost_and_nothing_is_missing(tmp_path):
-    rates, seeds = [0.001, 0.003], 2
+@pytest.mark.parametrize(
+    ("rates", "seeds", "kills"),
+    [([0.001, 0.003], 1, 2), pytest.param([0.001, 0.003], 2, 3, marks=pytest.mark.long)],
+)
+def test_workers_and_a_node_are_lost_and_nothing_is_missing(rates, seeds, kills, tmp_path):
     expected = undisturbed(tmp_path / "quiet", rates, seeds)
     with nodes(3) as three:
         words = command(tmp_path, rates, seeds, "--ray", three.address, "--json")
         driver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         killed, deadline = 0, time.monotonic() + 80
-        while killed < 3 and driver.poll() is None:
+        while killed < kills and driver.poll() is None:
             assert time.monotonic() < deadline
             for pid in three.runs()[:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
-            if killed == 2 and len(three.others) == 2:
+            if killed == kills - 1 and len(three.others) == 2:
                 three.lose_one()
             time.sleep(1.0)
         out, err = driver.communicate(timeout=80)
     assert driver.returncode == 0, err.decode()
-    assert killed == 3
+    assert killed == kills
     outcome = Outcome("")
     compare(tmp_path, expected, outcome)
     assert outcome.trouble == []
-    assert outcome.tried == 4
+    assert outcome.tried == 2 * seeds
     assert len(json.loads(out)["points"]) == 2
 
 
@@ -102,6 +105,7 @@ print(json.dumps([address, sorted(opened)]))
         assert one.endswith(("0100007F", "00000001000000")), one
 
 
+@pytest.mark.long
 def test_an_experiment_of_the_paper_runs_on_a_cluster(tmp_path):
     words = [sys.executable, "-m", "dna", "reproduce", "easy", "--scale", "smoke", "--json"]
     words += ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]

@@ -111,6 +111,7 @@ def trials(root):
     return sorted(rows, key=lambda row: row[0])
 
 
+@pytest.mark.long  # faster: a killed driver (the grid above), half a line (the test below)
 def test_a_search_is_the_same_when_its_driver_was_killed(tmp_path, capsys):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     words = [*SEARCH, "--interactions", "1280"]
@@ -140,7 +141,8 @@ def test_a_pruned_run_is_stopped_and_has_saved(tmp_path, capsys):
     """Two values, the second of which learns nothing, on runs too long to end by themselves."""
     words = [*RUN, "joint.sgd.learning_rate=1e-9,3e-3", "joint.sgd.epochs=4"]
     words += ["--search", "optuna", "--trials", "3", "--jobs", "1", "--interactions", "20480"]
-    assert main(["sweep", *words, *where(tmp_path), "--objective", "interactions-to=475"]) == 0
+    words = ["sweep", *words, *where(tmp_path), "--objective", "interactions-to=475"]
+    assert main(words) == 0
     out = capsys.readouterr().out
     assert "pruned" in out
     points = json.loads((tmp_path / "out/results.json").read_text())["points"]
@@ -150,3 +152,8 @@ def test_a_pruned_run_is_stopped_and_has_saved(tmp_path, capsys):
     assert [r["state"] for r in stopped if r["state"] == "unfinished"]
     for run in [r for r in stopped if r["state"] == "unfinished"]:
         assert list((tmp_path / "runs" / run["digest"] / "checkpoints").iterdir())
+    before = trials(tmp_path), metrics(tmp_path)
+    with (tmp_path / "out/study.jsonl").open("ab") as file:
+        file.write(b'{"op_code": 4, "work')  # half a line, as a killed driver leaves it
+    assert main(words) == 0
+    assert (trials(tmp_path), metrics(tmp_path)) == before

@@ -69,11 +69,11 @@ def update(env_id: str, seeds: int) -> float:
     state = step._state()
     scalars = step._scalars(0.0)
     if seeds == 1:
-        work = torch.compile(step._walk, fullgraph=True, dynamic=False, options=OPTIONS)
+        work = torch.compile(step._steps, fullgraph=True, dynamic=False, options=OPTIONS)
         return microseconds(lambda: work(state, *scalars, data)) / step.minibatches
     states = [torch.stack([part] * seeds) for part in state]
     batch = {name: torch.stack([column] * seeds) for name, column in data.items()}
-    many = torch.vmap(step._walk, in_dims=([0, 0, 0, 0], None, None, 0))
+    many = torch.vmap(step._steps, in_dims=([0, 0, 0, 0], None, None, 0))
     work = torch.compile(many, fullgraph=True, dynamic=False, options=OPTIONS)
     return microseconds(lambda: work(states, *scalars, batch)) / step.minibatches
 

@@ -1,9 +1,10 @@
-"""Steps of small networks in machine code made for them: several mini-batches per call.
+"""Compiled optimizer steps for small networks, and the choice between compiled and eager.
 
-An eager step of a small network is almost all dispatch: a thousand microseconds of calls
-around a hundred of arithmetic. Here loss, gradient, clip and Adam of a few mini-batches are
-one function of flat vectors, compiled by `torch.compile`. The result equals the eager step's
-up to float rounding, and itself to the bit. Needs a C++ compiler at run time.
+An eager step of a small network is almost all dispatch: a millisecond of calls around a tenth
+of arithmetic. `CompiledStep` makes loss, gradient, clip and Adam of a few mini-batches one
+function of flat vectors and compiles it with `torch.compile`. The result equals that of the
+eager step up to float rounding, and is reproducible to the bit. It needs a C++ compiler at run
+time. `make_steps` compiles where a run is long enough to win back the compilation time.
 """
 
 import functools
@@ -30,11 +31,21 @@ from dna.networks.batch import Batch
 from dna.networks.flat_weights import FlatWeights
 from dna.networks.networks import Networks
 
-BETA1, BETA2 = 0.9, 0.999
+#: Adam's decay rates, the defaults of `torch.optim.Adam`.
+BETA1 = 0.9
+BETA2 = 0.999
+#: Steps from which compiling pays: it takes about 20 s, and saves up to 1 ms per step.
+WORTHWHILE = 40_000
+#: Most mini-batches in one compiled call: more are hardly faster, but take longer to compile.
+MOST_STEPS = 4
+#: Rows of images per piece of an eager step, so that activations stay in the caches.
+MICRO = 512
+#: Number of weights from which arithmetic, not dispatch, takes the time.
+SMALL = 200_000
 
 
 class CompiledStep:
-    """A step that walks a few mini-batches in one call of compiled code."""
+    """Optimizer steps on a few mini-batches in one call of compiled code."""
 
     def __init__(
         self,
@@ -45,40 +56,47 @@ class CompiledStep:
         clock: Clock | None = None,
     ) -> None:
         self.eager = EagerStep(phase, networks, weights, clock=clock)
-        self.clock, self.optimizer = self.eager.clock, self.eager.optimizer
+        self.clock = self.eager.clock
+        self.optimizer = self.eager.optimizer
         self.probe: Probe | None = None
-        self.world = self.eager.world  # of one: ranks take plain steps
-        self.phase, self.weights, self.minibatches = phase, weights, steps
-        self.theta = self.eager.vector.detach()  # one and the same tensor in every call
+        self.world = self.eager.world  # a single rank: several ranks take eager steps
+        self.phase = phase
+        self.weights = weights
+        self.minibatches = steps
+        self.theta = self.eager.vector.detach()  # the same tensor in every call
         self.objective = _Objective(phase, networks)
         self.compiled: Callable[..., Metrics] = torch.compile(
-            _of_its_own(self._walk),
+            _with_own_code(self._steps),
             fullgraph=True,
             dynamic=False,
             options=_options(networks.device),
         )
-        self.ready = self.failed = False
+        self.ready = False
+        self.failed = False
 
     def __call__(self, data: Batch, progress: float) -> Metrics:
-        """Learn from the rows, a mini-batch after the other."""
+        """Take one step per mini-batch in the rows; return the mean of the steps' metrics."""
         if not self.ready:
-            self._warm_up(data, progress)
-        return self._plainly(data, progress) if self.failed else self._fast(data, progress)
+            self._compile(data, progress)
+        if self.failed:
+            return self._eager_steps(data, progress)
+        return self._compiled_steps(data, progress)
 
-    def _warm_up(self, data: Batch, progress: float) -> None:
-        """Compile, and undo the call; where that fails, say so once and go on without."""
+    def _compile(self, data: Batch, progress: float) -> None:
+        """Compile in a first call and undo its effect; if that fails, warn and step eagerly."""
         state = self._state()
-        before, self.ready = [tensor.clone() for tensor in state], True
+        before = [tensor.clone() for tensor in state]
+        self.ready = True
         try:
             with self.clock("compile"), warnings.catch_warnings(), torch.no_grad():
-                warnings.simplefilter("ignore")  # torch's own, of what it is made of
+                warnings.simplefilter("ignore")  # torch warns about its own internals
                 self.compiled(state, *self._scalars(progress), data)
         except Exception as error:
             self.failed = True
             lines = [line for line in str(error).splitlines() if line.strip()]
             reason = " ".join(lines[:2]) or type(error).__name__
             warnings.warn(
-                f"{self.phase.name}: not compiled, going on without ({reason[:120]})",
+                f"{self.phase.name}: compiling failed, using eager steps ({reason[:120]})",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -86,14 +104,14 @@ class CompiledStep:
             for tensor, old in zip(state, before, strict=True):
                 tensor.copy_(old)
 
-    def _fast(self, data: Batch, progress: float) -> Metrics:
+    def _compiled_steps(self, data: Batch, progress: float) -> Metrics:
         with torch.no_grad():
             metrics = self.compiled(self._state(), *self._scalars(progress), data)
-        if self.eager.vector.device.type == "cuda":  # graphs write every result to one place
+        if self.eager.vector.device.type == "cuda":  # CUDA graphs reuse the memory of results
             metrics = {name: value.clone() for name, value in metrics.items()}
         return metrics
 
-    def _plainly(self, data: Batch, progress: float) -> Metrics:
+    def _eager_steps(self, data: Batch, progress: float) -> Metrics:
         sums: Metrics = {}
         for mb in _pieces(data, self.phase.sgd.minibatch):
             for name, value in self.eager(mb, progress).items():
@@ -101,27 +119,29 @@ class CompiledStep:
         return sums
 
     def _state(self) -> list[Tensor]:
-        """θ, Adam's two moments and its count of steps, which the call moves in place."""
-        theta, moments = self.theta, self.optimizer.state[self.eager.vector]
+        """Return θ, Adam's moments and its step count, which a call updates in place."""
+        theta = self.theta
+        moments = self.optimizer.state[self.eager.vector]
         if not moments:
             moments["step"] = torch.zeros((), dtype=torch.float32, device=theta.device)
             moments["exp_avg"] = torch.zeros_like(theta)
             moments["exp_avg_sq"] = torch.zeros_like(theta)
         state = [theta, moments["exp_avg"], moments["exp_avg_sq"], moments["step"]]
-        if theta.device.type == "cuda" and not self.ready:  # graphs replay addresses
+        if theta.device.type == "cuda" and not self.ready:  # CUDA graphs replay addresses
             for tensor in state:
                 torch._dynamo.mark_static_address(tensor)
         return state
 
     def _scalars(self, progress: float) -> tuple[Tensor, Tensor]:
-        """Tensors, because a changed number would be compiled anew."""
+        """Return learning rate and progress as tensors: new numbers would cause recompiling."""
         device = self.eager.vector.device
         rate = self.optimizer.param_groups[0]["lr"]
         return torch.tensor(rate, device=device), torch.tensor(progress, device=device)
 
-    def _walk(
+    def _steps(
         self, state: Sequence[Tensor], rate: Tensor, progress: Tensor, data: Batch
     ) -> Metrics:
+        """Clip and apply Adam for each mini-batch; this is the function that is compiled."""
         theta, exp_avg, exp_avg_sq, count = state
         sums: Metrics = {}
         for mb in _pieces(data, self.phase.sgd.minibatch):
@@ -133,18 +153,19 @@ class CompiledStep:
             count.add_(1)
             exp_avg.lerp_(gradient, 1 - BETA1)
             exp_avg_sq.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-            first, second = 1 - BETA1**count, 1 - BETA2**count
-            scale = exp_avg_sq.sqrt() / second.sqrt() + self.phase.sgd.adam_eps
-            theta.sub_(rate / first * (exp_avg / scale))
+            correction1 = 1 - BETA1**count
+            correction2 = 1 - BETA2**count
+            scale = exp_avg_sq.sqrt() / correction2.sqrt() + self.phase.sgd.adam_eps
+            theta.sub_(rate / correction1 * (exp_avg / scale))
             for name, value in (metrics | {"gradient_norm": norm}).items():
                 part = value / self.minibatches
                 sums[name] = sums[name] + part if name in sums else part
         return sums
 
     def _gradient(self, theta: Tensor, mb: Batch, progress: Tensor) -> tuple[Tensor, Metrics]:
-        cut = self.weights.parameters_of(theta, self.phase.trains)
+        parameters = self.weights.parameters_of(theta, self.phase.trains)
         gradient = torch.func.grad(self._objective, has_aux=True)
-        gradients, metrics = gradient(cut, mb, progress)
+        gradients, metrics = gradient(parameters, mb, progress)
         return self.weights.vector_of(gradients), metrics
 
     def _objective(self, weights: Batch, mb: Batch, progress: Tensor) -> tuple[Tensor, Metrics]:
@@ -154,24 +175,25 @@ class CompiledStep:
 
 
 class _Objective(nn.Module):
-    """A phase's loss as a module, so that its weights can be swapped for others."""
+    """A phase's loss as a module, so that `functional_call` can replace its weights."""
 
     def __init__(self, phase: AnyPhase, networks: Networks) -> None:
         super().__init__()
-        self.phase, self.networks = phase, networks
-        self.loss = loss.dispatch(type(phase))  # dispatched here: the compiler cannot
+        self.phase = phase
+        self.networks = networks
+        self.loss = loss.dispatch(type(phase))  # resolved here: the compiler cannot trace it
 
     def forward(self, mb: Batch, progress: Tensor) -> tuple[Tensor, Metrics]:
-        """The loss and its metrics."""
+        """Compute the loss and its metrics."""
         result: tuple[Tensor, Metrics] = self.loss(self.phase, self.networks, mb, progress)
         return result
 
 
-def _of_its_own(method: Any) -> Any:
-    """The same method from a copy of its code.
+def _with_own_code(method: Any) -> Any:
+    """Return the method with a copy of its code object.
 
-    The compiler counts what it made of a piece of code, and gives up at the ninth: phases and
-    runs of one process must not count together.
+    torch.compile limits recompilations per code object (to eight), which the phases and runs
+    of one process would otherwise use up together.
     """
     f = method.__func__
     copy = types.FunctionType(f.__code__.replace(), f.__globals__, f.__name__, f.__defaults__)
@@ -179,6 +201,7 @@ def _of_its_own(method: Any) -> Any:
 
 
 def _pieces(data: Batch, rows: int) -> list[Batch]:
+    """Split a batch into mini-batches of so many rows."""
     starts = range(0, len(data["weight"]), rows)
     return [{name: c[start : start + rows] for name, c in data.items()} for start in starts]
 
@@ -186,19 +209,8 @@ def _pieces(data: Batch, rows: int) -> list[Batch]:
 def _options(device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         return {"triton.cudagraphs": True}
-    # A wrapper in C++ halves the cost of a call.
+    # A C++ wrapper halves the cost of a call.
     return {"cpp_wrapper": True}
-
-
-#: A network's compilation takes about twenty seconds, which a step gives back by a
-#: millisecond at a time.
-WORTHWHILE = 40_000
-#: Mini-batches in one compiled call: more are hardly faster, but take longer to compile.
-MOST_STEPS = 4
-#: Rows of images whose activations stay in the caches and in memory that is mapped already.
-MICRO = 512
-#: Weights beyond which arithmetic, not dispatch, takes the time.
-SMALL = 200_000
 
 
 def make_steps(
@@ -209,16 +221,17 @@ def make_steps(
     clock: Clock | None = None,
     world: World = SOLO,
 ) -> dict[str, PhaseStep]:
-    """One step, with an Adam of its own, for each phase (section 4.4)."""
-    able = functools.cache(_able)  # asked for every phase, said once
-    if world.size > 1:
-        able = functools.cache(_not_with_ranks)
+    """Make a step with its own Adam for each phase (section 4.4)."""
+    # Cached: called for every phase, but must warn only once.
+    can_compile = functools.cache(functools.partial(_can_compile, world))
     steps: dict[str, PhaseStep] = {}
     for phase in config.phases:
-        if compile == "on" or (compile == "auto" and pays(config, phase, networks) and able()):
-            whole = config.batch * _rollouts(phase) // phase.sgd.minibatch
-            walked = steps_per_call(whole)
-            steps[phase.name] = CompiledStep(phase, networks, weights, walked, clock)
+        if compile == "on" or (
+            compile == "auto" and pays(config, phase, networks) and can_compile()
+        ):
+            minibatches = config.batch * _rollouts(phase) // phase.sgd.minibatch
+            per_call = steps_per_call(minibatches)
+            steps[phase.name] = CompiledStep(phase, networks, weights, per_call, clock)
         else:
             micro = MICRO if networks.obs.images else None
             steps[phase.name] = EagerStep(phase, networks, weights, micro, clock, world)
@@ -226,39 +239,37 @@ def make_steps(
 
 
 def compiled_phases(steps: Mapping[str, PhaseStep]) -> list[str]:
-    """Those whose steps are compiled, or are going to be."""
+    """Return the names of phases whose steps are, or will be, compiled."""
     return [
         n for n, step in steps.items() if isinstance(step, CompiledStep) and not step.failed
     ]
 
 
 def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:
-    """Whether a run of this length is over sooner with a compiled step."""
-    small = (
-        networks.obs.kind == "vector" and sum(p.numel() for p in networks.parameters()) < SMALL
-    )
+    """Return whether the run is long enough for compiling the phase's step to save time."""
+    parameters = sum(p.numel() for p in networks.parameters())
+    small = networks.obs.kind == "vector" and parameters < SMALL
     iterations = math.ceil(config.interactions / config.batch) // phase.every
     steps = config.batch * _rollouts(phase) // phase.sgd.minibatch * phase.sgd.epochs
+    # Losses of users' phases may do what the compiler cannot trace.
     known = is_mean_over_rows.dispatch(type(phase)) is not is_mean_over_rows.dispatch(object)
     return small and known and iterations * steps >= WORTHWHILE
 
 
-def _able() -> bool:
-    found = has_compiler()
-    if not found:
-        text = "no C++ compiler (g++ or clang++): going on without compiled steps"
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
-    return found
-
-
-def _not_with_ranks() -> bool:
-    text = "steps are not compiled on several ranks: going on without"
+def _can_compile(world: World) -> bool:
+    """Return whether steps can be compiled here; warn if not."""
+    if world.size > 1:
+        text = "steps are not compiled on several ranks: using eager steps"
+    elif not has_compiler():
+        text = "no C++ compiler (g++ or clang++) found: using eager steps"
+    else:
+        return True
     warnings.warn(text, RuntimeWarning, stacklevel=3)
     return False
 
 
 def check_ranks(config: Config, compile: str, world: World) -> None:
-    """Refuse what several ranks cannot do exactly as one."""
+    """Refuse settings with which several ranks could not compute exactly what one does."""
     if world.size == 1:
         return
     check_divides(config.agents, world.size)
@@ -266,23 +277,24 @@ def check_ranks(config: Config, compile: str, world: World) -> None:
         if not is_mean_over_rows(phase):
             key = f"{phase.name}.normalize_advantage: 'minibatch'"
             what = key if hasattr(phase, "normalize_advantage") else f"{phase.name}: its loss"
-            raise BadInput(f"{what} is no mean over rows, which {world.size} ranks need")
+            raise BadInput(f"{what} is not a mean over rows, which {world.size} ranks need")
     if config.noise is not None:
-        raise BadInput(f"noise: is measured on one rank, not on {world.size}; leave it out")
+        raise BadInput(f"noise: is measured on one rank only, not on {world.size}; remove it")
     if compile == "on":
-        raise BadInput(f"--compile on: is for one rank, not for {world.size}; leave it out")
+        raise BadInput(f"--compile on: works on one rank only, not on {world.size}; remove it")
 
 
 def _rollouts(phase: AnyPhase) -> int:
+    """Number of rollouts that the phase learns from at a time."""
     return phase.every if phase.reads == "replay" else 1
 
 
 def steps_per_call(minibatches: int) -> int:
-    """As many steps as fit, so that every call of an epoch is alike."""
+    """Return the most steps per call that divide an epoch, so that all calls are alike."""
     return max(n for n in range(1, MOST_STEPS + 1) if minibatches % n == 0)
 
 
 def has_compiler() -> bool:
-    """Whether the C++ compiler that torch would call is there."""
+    """Return whether the C++ compiler that torch would call exists."""
     wanted = shlex.split(os.environ.get("CXX", ""))[:1]
     return any(shutil.which(name) for name in wanted or ["g++", "clang++"])

@@ -1,7 +1,7 @@
-"""The engine: walks any phase over any batch (lines 11-19 of algorithm 1 are calls of it).
+"""The engine: runs any phase on any data (lines 11-19 of algorithm 1 are three calls of it).
 
-freeze → for each epoch → for each mini-batch → step (loss → backward → clip → Adam) → meter.
-`dna.algorithm.compiled_step` has a step that does the same in machine code made for it.
+freeze → for each epoch → for each mini-batch → step (loss → backward → clip → Adam) → means.
+`EagerStep` is the plain optimizer step; `dna.algorithm.compiled_step` has a compiled one.
 """
 
 import math
@@ -22,21 +22,21 @@ from dna.networks.batch import Batch, Experience, minibatches
 from dna.networks.flat_weights import FlatWeights
 from dna.networks.networks import Networks
 
-#: Looks at a phase's frozen data before its first step; returns what to log of it.
+#: Called with a phase's frozen data before its first step; returns metrics to log.
 Probe = Callable[[AnyPhase, Experience, float], dict[str, float]]
 
 
 class PhaseStep(Protocol):
-    """Moves a phase's weights by one mini-batch, or by several one after the other."""
+    """One optimizer step of a phase on a mini-batch, or several steps in a row."""
 
     probe: Probe | None
-    minibatches: int  # that it takes at once
+    minibatches: int  # mini-batches per call, each a step of its own
     optimizer: torch.optim.Adam
     clock: Clock
-    world: World  # the ranks that have the rest of each mini-batch
+    world: World  # the ranks that share each mini-batch
 
     def __call__(self, data: Batch, progress: float) -> Metrics:
-        """Learn from these rows; the mean of the steps' metrics."""
+        """Learn from these rows and return the mean of the steps' metrics."""
 
 
 def run_phase(
@@ -47,7 +47,7 @@ def run_phase(
     rng: np.random.Generator,
     progress: float,
 ) -> dict[str, float]:
-    """Optimize one phase's objective over its data; returns its metrics, averaged."""
+    """Optimize one phase's objective over its data and return the mean of its metrics."""
     learning_rate = resolve(phase.sgd.learning_rate, progress)
     if not phase.sgd.epochs:
         return {f"{phase.name}/learning_rate": learning_rate}
@@ -55,37 +55,53 @@ def run_phase(
         group["lr"] = learning_rate
     with step.clock("frozen columns"):
         data = data.with_columns(freeze(phase, networks, data))
-    seen = step.probe(phase, data, progress) if step.probe else {}
-    meter, before = Meter(), rng.bit_generator.state
-    for batch in step.clock.each("gather", _walk(phase, step, data, rng)):
+    probed = step.probe(phase, data, progress) if step.probe else {}
+    epochs = Epochs(data, phase.sgd.epochs, phase.sgd.minibatch, rng, step.minibatches)
+    meter = Meter(phase.name, step.world)
+    for batch in step.clock.each("gather", epochs):
         meter.add(step(batch, progress))
-    meter.add_up(step.world)
-    try:
-        means = meter.means(phase.name)
-    except NonFinite as error:
-        rng.bit_generator.state = before  # walk there again
-        guilty = islice(_walk(phase, step, data, rng), meter.first_bad(), None)
-        raise NonFinite(str(error), next(guilty)) from None
-    return means | {f"{phase.name}/learning_rate": learning_rate} | seen
-
-
-def _walk(
-    phase: AnyPhase, step: PhaseStep, data: Experience, rng: np.random.Generator
-) -> Iterator[Batch]:
-    """Every mini-batch of every epoch."""
-    for _ in range(phase.sgd.epochs):
-        yield from minibatches(data, phase.sgd.minibatch, rng, step.minibatches)
+    means = meter.means(epochs)
+    return means | {f"{phase.name}/learning_rate": learning_rate} | probed
 
 
 def due(phase: AnyPhase, iteration: int) -> bool:
-    """Whether the phase runs on this iteration (counted from 0)."""
-    if phase.kind == "distil" and phase.first == "skip" and iteration == 0:
+    """Return whether the phase runs in this iteration (counted from 0)."""
+    # Phases registered by users need not define `skips_first`.
+    if iteration == 0 and getattr(phase, "skips_first", False):
         return False
     return (iteration + 1) % phase.every == 0
 
 
+class Epochs:
+    """The mini-batches of all epochs of a phase, in an order that iterating again repeats."""
+
+    def __init__(
+        self,
+        data: Experience,
+        epochs: int,
+        size: int,
+        rng: np.random.Generator,
+        together: int = 1,
+    ) -> None:
+        self.data = data
+        self.epochs = epochs
+        self.size = size
+        self.rng = rng
+        self.together = together  # mini-batches concatenated for one call of a step
+        self.start = rng.bit_generator.state
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.rng.bit_generator.state = self.start
+        for _ in range(self.epochs):
+            yield from minibatches(self.data, self.size, self.rng, self.together)
+
+    def batch(self, index: int) -> Batch:
+        """Gather again what the step was given in call `index`."""
+        return next(islice(self, index, None))
+
+
 class EagerStep:
-    """A step by torch's own operators."""
+    """An optimizer step with torch's ordinary operators."""
 
     minibatches = 1
 
@@ -99,7 +115,9 @@ class EagerStep:
         world: World = SOLO,
     ) -> None:
         self.world = world
-        self.phase, self.networks, self.clock = phase, networks, clock or Clock()
+        self.phase = phase
+        self.networks = networks
+        self.clock = clock or Clock()
         self.probe: Probe | None = None
         self.rows = phase.sgd.minibatch
         self.micro = micro if micro and is_mean_over_rows(phase) else self.rows
@@ -107,7 +125,7 @@ class EagerStep:
         self.optimizer = torch.optim.Adam([self.vector], eps=phase.sgd.adam_eps, fused=True)
 
     def __call__(self, data: Batch, progress: float) -> Metrics:
-        """One mini-batch: gradient, clip, Adam."""
+        """Compute the gradient of one mini-batch, clip it, and take a step of Adam."""
         gradient = self.vector.grad
         assert gradient is not None
         gradient.zero_()
@@ -118,22 +136,23 @@ class EagerStep:
         with self.clock("optimizer"):
             norm = clip(gradient, self.phase.sgd.max_gradient_norm)
             self.optimizer.step()
-        # Metrics are parts of a mean that `Meter` adds up; the norm is the same on all ranks.
-        return metrics | {
-            "gradient_norm": norm if self.world.size == 1 else norm / self.world.size
-        }
+        if self.world.size > 1:
+            # `Meter` sums metrics over ranks, but all ranks have the same norm.
+            norm = norm / self.world.size
+        return metrics | {"gradient_norm": norm}
 
     def _accumulate(self, mb: Batch, progress: float) -> Metrics:
-        """The mini-batch's gradient, in pieces small enough for the caches.
+        """Accumulate the mini-batch's gradient in pieces small enough for the caches.
 
-        A loss is a mean over weighted rows, so each piece counts by its share of the weight:
-        that of the whole mini-batch, of which other ranks may have the rest.
+        A loss is a mean over weighted rows, so each piece counts by its share of the weight
+        of the whole mini-batch, part of which may be on other ranks.
         """
         if self.rows <= self.micro and self.world.size == 1:
             objective, metrics = loss(self.phase, self.networks, mb, progress)
             objective.backward()  # type: ignore[no-untyped-call]
             return metrics
-        total, sums = mb["weight"].sum().clamp(min=1.0), dict[str, Tensor]()
+        total = mb["weight"].sum().clamp(min=1.0)
+        sums: Metrics = {}
         for start in range(0, len(mb["weight"]), self.micro):
             piece = {name: column[start : start + self.micro] for name, column in mb.items()}
             share = piece["weight"].sum().clamp(min=1.0) / total
@@ -148,7 +167,7 @@ class EagerStep:
 
 
 def clip(gradient: Tensor, limit: float | None) -> Tensor:
-    """Scale the gradient in place to at most this norm; returns the norm before."""
+    """Scale the gradient in place to at most this norm; return the norm before clipping."""
     norm: Tensor = torch.linalg.vector_norm(gradient)
     if limit is not None:
         gradient.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
@@ -156,40 +175,54 @@ def clip(gradient: Tensor, limit: float | None) -> Tensor:
 
 
 class Meter:
-    """Means of metrics over mini-batches."""
+    """Means of a phase's metrics over its mini-batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, phase: str, world: World = SOLO) -> None:
+        self.phase = phase
+        self.world = world
         self.sums: dict[str, Tensor] = {}
-        self.seen: list[Metrics] = []  # to find the mini-batch with which it went wrong
+        self.history: list[Metrics] = []  # per call of the step, to find a non-finite one
 
     def add(self, metrics: Metrics) -> None:
-        """Add one mini-batch; tensors stay where they are."""
+        """Add the metrics of one call of the step; tensors stay on their device."""
         metrics = {name: value.detach() for name, value in metrics.items()}
-        self.seen.append(metrics)
+        self.history.append(metrics)
         for name, value in metrics.items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
-    def add_up(self, world: World) -> None:
-        """Each rank has the parts of its own rows: the whole is their sum."""
-        if world.size > 1 and self.sums:
-            whole = torch.stack([total.double() for total in self.sums.values()])
-            world.sum_(whole)
-            self.sums = dict(zip(self.sums, whole.unbind(), strict=True))
+    def means(self, epochs: Epochs) -> dict[str, float]:
+        """Return `<phase>/<metric>`, or raise NonFinite with the mini-batch at fault.
 
-    def means(self, phase: str) -> dict[str, float]:
-        """`<phase>/<metric>`; one float() per phase, not per mini-batch: each is a sync."""
-        means = {n: float(total) / len(self.seen) for n, total in self.sums.items()}
-        if not all(math.isfinite(value) for value in means.values()):
-            at = self.first_bad()
-            bad = [pair for pair in self.seen[at].items() if not pair[1].isfinite()]
-            name, value = bad[0] if bad else next(iter(self.sums.items()))
-            text = f"{phase}/{name} became {float(value)} in mini-batch {at + 1}"
-            raise NonFinite(f"{text} of {len(self.seen)}; try a smaller learning rate")
-        return {f"{phase}/{name}": value for name, value in means.items()}
+        Converted once per phase, not once per mini-batch: each float() waits for the device.
+        """
+        self._sum_over_ranks()
+        count = len(self.history)
+        means = {name: float(total) / count for name, total in self.sums.items()}
+        if not all(math.isfinite(mean) for mean in means.values()):
+            raise self._non_finite(epochs)
+        return {f"{self.phase}/{name}": mean for name, mean in means.items()}
 
-    def first_bad(self) -> int:
-        """The first mini-batch with a metric that is not finite; the last one if none is."""
-        for index, metrics in enumerate(self.seen):
+    def _sum_over_ranks(self) -> None:
+        """Add up the ranks' sums, each of which covers only the rank's own rows."""
+        if self.world.size > 1 and self.sums:
+            sums = torch.stack([total.double() for total in self.sums.values()])
+            self.world.sum_(sums)
+            self.sums = dict(zip(self.sums, sums.unbind(), strict=True))
+
+    def _non_finite(self, epochs: Epochs) -> NonFinite:
+        """Build the error that names the first non-finite metric and carries its mini-batch."""
+        index = self._first_non_finite()
+        bad = [pair for pair in self.history[index].items() if not pair[1].isfinite()]
+        name, value = bad[0] if bad else next(iter(self.sums.items()))
+        return NonFinite(
+            f"{self.phase}/{name} became {float(value)} in mini-batch {index + 1} "
+            f"of {len(self.history)}; try a smaller learning rate",
+            epochs.batch(index),
+        )
+
+    def _first_non_finite(self) -> int:
+        """Index of the first call with a non-finite metric, or else of the last call."""
+        for index, metrics in enumerate(self.history):
             if not all(bool(value.isfinite()) for value in metrics.values()):
                 return index
-        return len(self.seen) - 1
+        return len(self.history) - 1  # only on another rank, or only in the sum

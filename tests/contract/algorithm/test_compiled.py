@@ -15,7 +15,7 @@ import torch._inductor.config  # reads CXX once: here, before a test changes it
 from dna.algorithm.compiled_step import (
     MOST_STEPS,
     CompiledStep,
-    _of_its_own,
+    _with_own_code,
     has_compiler,
     make_steps,
     pays,
@@ -131,7 +131,7 @@ def test_without_a_compiler_one_line_is_said_and_the_run_goes_on(monkeypatch):
         return phase, step
 
     with pytest.warns(
-        RuntimeWarning, match=r"^value: not compiled.*\(backend raised: no compiler\)$"
+        RuntimeWarning, match=r"^value: compiling failed.*\(backend raised: no compiler\)$"
     ) as said:
         metrics, weights, moments = walked(make)
     assert len(said) == 1
@@ -149,7 +149,7 @@ def test_a_run_says_what_was_not_compiled(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "dna.algorithm.compiled_step.torch.compile", lambda *args, **kwargs: fails
     )
-    with pytest.warns(RuntimeWarning, match="joint: not compiled"):
+    with pytest.warns(RuntimeWarning, match="joint: compiling failed"):
         train(tiny("ppo"), 0, tmp_path, how=How(compile="on", tensorboard=False))
     assert json.loads((tmp_path / "machine.json").read_text())["compiled"] == []
 
@@ -158,7 +158,7 @@ def test_every_step_is_compiled_from_code_of_its_own():
     _, networks = build()
     weights = FlatWeights(networks)
     steps = [CompiledStep(PHASES["value"], networks, weights, 1) for _ in range(2)]
-    methods = [_of_its_own(step._walk) for step in steps]
+    methods = [_with_own_code(step._steps) for step in steps]
     assert methods[0].__code__ is not methods[1].__code__
     assert methods[0].__code__ == methods[1].__code__
     assert methods[0].__self__ is steps[0]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import dna.cli
-from dna.agents.hub.package import Packing, package
+from dna.agents.hub import Packing, package
 from dna.common.storage import write_folder
 from torture.ground import Child, Outcome, Work, finish, timed
 from torture.strangers import HARMLESS, hubs, models

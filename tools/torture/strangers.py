@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-import dna.agents.hub.upload
+import dna.agents.hub
 import dna.evaluation.export.onnx_file
 import dna.evaluation.sb3  # noqa: F401  loaded once, by the parent of all
 from dna.common.storage import write_folder

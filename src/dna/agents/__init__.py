@@ -1,4 +1,5 @@
-"""DNA, PPO and PPG as Python objects, and the folders that are shared on a hub.
+"""DNA, PPO and PPG as Python objects, and folders for the Hugging Face Hub.
 
-A thin layer over `dna.runs`: for the same configuration and seed it trains the same run.
+A thin layer over `dna.runs` and `dna.evaluation`: it may adapt arguments and results, but
+trains and plays only through them.
 """

@@ -1,4 +1,4 @@
-"""What a user of Python asks for, as a configuration."""
+"""Turn the arguments of an agent's constructor into a configuration."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ from dna.config.overrides import tweak
 from dna.config.presets import FAMILIES, family, for_environment, preset
 from dna.envs.instances import World
 
-#: Families whose presets speak of environments that only we make.
-OUR_OWN = ("tuned", "procgen")
+#: Preset families for environments that only this package makes.
+OWN_FAMILIES = ("tuned", "procgen")
 
 
 def check_environment(env: Any) -> None:
-    """Refuse none, and SB3's first argument."""
+    """Refuse None, and a policy class, which is SB3's first argument."""
     if env is None:
         raise BadInput("env: which environment? For example CartPole-v1")
     name = env if isinstance(env, str) else getattr(env, "__name__", "")
@@ -29,7 +29,7 @@ def check_environment(env: Any) -> None:
 
 
 def changes_from(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments as dotted paths: `policy__sgd__epochs` is `policy.sgd.epochs`."""
+    """Return overrides with dotted names: `policy__sgd__epochs` is `policy.sgd.epochs`."""
     changes: dict[str, Any] = {}
     for name, value in overrides.items():
         path = name.replace("__", ".")
@@ -37,12 +37,12 @@ def changes_from(overrides: Mapping[str, Any]) -> dict[str, Any]:
             raise BadInput(f"{path}: given twice")
         changes[path] = _plain(value)
     if "env.id" in changes:
-        raise BadInput("env.id: is the first argument; leave it out here")
+        raise BadInput("env.id: is set by the first argument; leave it out here")
     return changes
 
 
 def _plain(value: Any) -> Any:
-    """Settings models as the JSON that `tweak` takes."""
+    """Convert settings models to the JSON that `tweak` takes."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, list | tuple):
@@ -51,9 +51,9 @@ def _plain(value: Any) -> Any:
 
 
 def either(interactions: Any, total_timesteps: Any) -> int | None:
-    """The two names of one number; a float that is whole, such as 1e6, is one too."""
+    """Return the value of whichever of the two is given; whole floats such as 1e6 count."""
     if interactions is not None and total_timesteps is not None:
-        raise BadInput("learn: interactions and total_timesteps are the same; give one of them")
+        raise BadInput("learn: interactions and total_timesteps mean the same; give one")
     asked = total_timesteps if interactions is None else interactions
     if isinstance(asked, float) and asked.is_integer():
         asked = int(asked)
@@ -67,13 +67,13 @@ def either(interactions: Any, total_timesteps: Any) -> int | None:
 def starting_point(
     world: World, algorithm: str | None, start: str | Config | None, changes: Mapping[str, Any]
 ) -> Config:
-    """The preset that was named, or that of the environment, set up for it."""
+    """Return the named preset, or that of the environment, adapted to the environment."""
     config = _named(world, algorithm, start)
     known = algorithm is None or config.algorithm not in FAMILIES["small"].presets
     if not known and config.algorithm != algorithm:
         name = start if isinstance(start, str) else "this one"
         other = config.algorithm.upper()
-        raise BadInput(f"preset: {name} is of {other}, not of {(algorithm or '').upper()}")
+        raise BadInput(f"preset: {name} is for {other}, not {(algorithm or '').upper()}")
     if world.agents is None or "agents" in changes:
         return config
     return _sized(config, world.agents, fixed="horizon" in changes)
@@ -90,11 +90,11 @@ def _named(world: World, algorithm: str | None, start: str | Config | None) -> C
     except BadInput as error:
         raise BadInput(str(error).removeprefix("--")) from None
     kin = family(world.name or "")
-    return preset(f"{'small' if kin in OUR_OWN else kin}.{algorithm or 'dna'}")
+    return preset(f"{'small' if kin in OWN_FAMILIES else kin}.{algorithm or 'dna'}")
 
 
 def _sized(config: Config, agents: int, *, fixed: bool) -> Config:
-    """For so many agents; the rollout keeps its size if it can."""
+    """Return the settings for that many agents; the rollout keeps its size if possible."""
     changes: dict[str, Any] = {"agents": agents}
     if not fixed and config.batch % agents == 0:
         changes["horizon"] = config.batch // agents

@@ -1,19 +1,19 @@
-"""An agent as a small table with its learning curve, for notebooks: one piece of HTML.
+"""Display an agent in notebooks: a small HTML table with its learning curve.
 
-Nothing is loaded from elsewhere. Colors follow the page: text is drawn in the color that it
-has around, so that it is readable on light and dark.
+Nothing is loaded from the network. Text inherits the page's color, so that it is readable on
+light and dark backgrounds.
 """
 
 from html import escape
 from typing import Any
 
 WIDTH, HEIGHT, PAD = 220, 56, 3
-#: Points of a curve; more than pixels are no use.
+#: Points of a curve: one per pixel is enough.
 MOST = 220
 
 
 def card(algorithm: str, environment: str, seed: int, history: list[dict[str, Any]]) -> str:
-    """The table."""
+    """Return the table and curve of a training log."""
     last = history[-1] if history else {}
     score = last.get("score")
     rows = {
@@ -44,18 +44,20 @@ _CELL = "text-align:left;padding:.1em .6em;background:transparent;color:inherit"
 
 
 def curve(points: list[tuple[float, float]]) -> str:
-    """Scores over interactions as a line; nothing to see with fewer than two."""
+    """Return the score over interactions as SVG; empty for fewer than two points."""
     if len(points) < 2:
         return ""
     points = [*points[:: max(1, len(points) // MOST)], points[-1]]
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    left, low = min(xs), min(ys)
-    wide, high = (max(xs) - left) or 1.0, (max(ys) - low) or 1.0
-    across, up = WIDTH - 2 * PAD, HEIGHT - 2 * PAD
-    line = " ".join(
-        f"{PAD + (x - left) / wide * across:.1f},{HEIGHT - PAD - (y - low) / high * up:.1f}"
-        for x, y in points
-    )
+    xs = [x for x, _ in points]
+    ys = [y for _, y in points]
+    x_span = (max(xs) - min(xs)) or 1.0
+    y_span = (max(ys) - min(ys)) or 1.0
+    places = []
+    for x, y in points:
+        across = PAD + (x - min(xs)) / x_span * (WIDTH - 2 * PAD)
+        down = HEIGHT - PAD - (y - min(ys)) / y_span * (HEIGHT - 2 * PAD)
+        places.append(f"{across:.1f},{down:.1f}")
+    line = " ".join(places)
     label = f"score from {ys[0]:,.2f} to {ys[-1]:,.2f}"
     return (
         f"<svg width='{WIDTH}' height='{HEIGHT}' viewBox='0 0 {WIDTH} {HEIGHT}' role='img' "

@@ -84,7 +84,7 @@ def _onnx(run: Path, out: Path | None, no_env: bool, allow_import: bool) -> None
 def _package(
     run: Path, out: Path, episodes: int, seed: int, deterministic: bool, allow_import: bool
 ) -> None:
-    from dna.agents.hub.package import Packing, package
+    from dna.agents.hub import Packing, package
 
     with counting("episodes played", episodes) as told:
         how = Packing(episodes, seed, deterministic, allow_import, progress=told)
@@ -118,17 +118,17 @@ def push(
 
       dna push runs/3f2a9c01d4e5 my-name/breakout-dna --private
     """
-    from dna.agents.hub import upload
+    from dna.agents import hub
 
-    upload.check_name(repository)
-    upload.check_installed()
+    hub.check_repository(repository)
+    hub.hub_library()
     if (folder / "README.md").exists() or (folder / "README.md").is_symlink():
-        typer.echo(upload.push(folder, repository, private=private))
+        typer.echo(hub.push(folder, repository, private=private))
         return
     with TemporaryDirectory(prefix="dna-hub-") as place:
         made = Path(place) / repository.partition("/")[2]
         _package(folder, made, episodes, seed, deterministic, allow_import)
-        typer.echo(upload.push(made, repository, private=private))
+        typer.echo(hub.push(made, repository, private=private))
 
 
 def import_sb3(

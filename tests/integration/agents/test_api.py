@@ -269,7 +269,7 @@ def test_masks_of_a_batch_are_read_row_by_row():
     actions, _ = found.predict(np.zeros((3, 2), np.float32), action_mask=three)
     assert actions.tolist() == [[0, 2], [1, 2], [0, 2]]
     for masks in ([first, second], np.stack([first, second])):
-        with pytest.raises(BadInput, match="of groups or of observations"):
+        with pytest.raises(BadInput, match="per group or per observation"):
             found.predict(obs, action_mask=masks)
     with pytest.raises(BadInput, match="2 observations, but 3 masks"):
         found.predict(obs, action_mask=[whole[0]] * 3)
@@ -361,7 +361,7 @@ def test_encoders_of_the_same_name_do_not_meet(tmp_path):
     loaded = dna.load(tmp_path / "small", encoder=module)
     fresh = loaded.predict(obs, deterministic=True)[0].tolist()
     assert fresh == small.predict(obs, deterministic=True)[0].tolist()
-    with pytest.raises(BadInput, match="of its own"):
+    with pytest.raises(BadInput, match="the run has its own"):
         dna.load(tmp_path / "small", encoder="mlp")
 
 

@@ -12,10 +12,8 @@ from typing import ClassVar
 import pytest
 import torch
 
-import dna.agents.hub
-from dna.agents.hub.card import card
-from dna.agents.hub.package import FILES, Packing, package
-from dna.agents.hub.upload import push
+import dna.hub
+from dna.agents.hub import FILES, Packing, card, package, push
 from dna.cli import main
 from dna.common.errors import BadInput, MissingExtra, StorageFailure
 from dna.common.storage import write_folder
@@ -125,7 +123,7 @@ def test_a_folder_is_evaluated_like_the_run(run, packed, tmp_path, api, capsys):
     assert scores[0] == scores[1]
     # Its eval.json is no longer the card's, and names a folder of this machine.
     assert main(["push", str(copy), "me/cartpole"]) == 2
-    assert "is of a later `dna eval`" in capsys.readouterr().err
+    assert "written by a later `dna eval`" in capsys.readouterr().err
     assert api.told == []
 
 
@@ -142,7 +140,7 @@ def test_loading_needs_the_policy_alone(packed, tmp_path):
     )
     assert dna.hub.find(tmp_path / "bare") == RunFolder(tmp_path / "bare")
     again = package(tmp_path / "bare", tmp_path / "again", Packing(episodes=1, film=False))
-    assert again.notes == ("no replay.mp4: not asked for",)
+    assert again.notes == ("no replay.mp4: not requested",)
     assert not (tmp_path / "again" / "config.json").exists()
     with pytest.raises(BadInput, match="no run here"):
         dna.hub.load(tmp_path)

@@ -64,9 +64,9 @@ def test_overrides_in_each_spelling():
         ({"learning_rate": 1e-3}, "did you mean 'policy.sgd.learning_rate'"),
         ({"agents": 0}, "agents: given 0"),
         ({"policy__sgd__minibatch": 100}, "does not divide the batch"),
-        ({"env__id": "Acrobot-v1"}, "is the first argument"),
+        ({"env__id": "Acrobot-v1"}, "is set by the first argument"),
         ({"preset": "cartpole.dno"}, "preset cartpole.dno: no such preset"),
-        ({"preset": "cartpole.ppo"}, "preset: cartpole.ppo is of PPO, not of DNA"),
+        ({"preset": "cartpole.ppo"}, "preset: cartpole.ppo is for PPO, not DNA"),
         ({"preset": "tuned.dna"}, "atari: is for ids that begin with ALE/"),
         ({"seed": -1}, "seed: given -1"),
         ({"encoder": "resnet"}, "network.encoder"),
@@ -92,7 +92,7 @@ def test_what_is_no_environment_is_refused(env):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"interactions": 10, "total_timesteps": 10}, "are the same"),
+        ({"interactions": 10, "total_timesteps": 10}, "mean the same"),
         ({"interactions": 0}, "given 0"),
         ({"interactions": 10.5}, "given 10.5"),
         ({"interactions": True}, "given True"),

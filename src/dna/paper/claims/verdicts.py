@@ -6,6 +6,7 @@ the interval excludes it, and is left open, which is not tested, by anything bet
 `dna.paper.claims.arms` has the claims that compare arms.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
@@ -51,10 +52,11 @@ def not_tested(why: str) -> Check:
 
 
 def identity(prove: Callable[[], tuple[bool, str]]) -> Check:
-    """A claim that is mathematics or construction: computed on the spot at every scale."""
+    """A claim that is mathematics or construction: computed once, the same at every scale."""
+    once = functools.cache(prove)
 
     def check(results: Results) -> Finding:
-        good, effect = prove()
+        good, effect = once()
         return Finding("held" if good else "not held", effect, COMPUTED)
 
     return check
@@ -62,9 +64,10 @@ def identity(prove: Callable[[], tuple[bool, str]]) -> Check:
 
 def simulated(prove: Callable[[], tuple[bool, str]]) -> Check:
     """A claim on games that is only shown with made-up rewards: a hint, not a test."""
+    once = functools.cache(prove)
 
     def check(results: Results) -> Finding:
-        good, effect = prove()
+        good, effect = once()
         words = "agrees" if good else "contradicts it"
         return Finding("not tested", effect, f"{SIMULATED}: the simulation {words}")
 

@@ -21,12 +21,11 @@ from dna.common.randomness import integer
 from dna.envs import Making, make
 from dna.envs.guard import close
 from dna.evaluation.evaluate import Playing, evaluate
-from dna.evaluation.export.onnx_file import surroundings, to_onnx
-from dna.evaluation.export.player import Player
+from dna.evaluation.export.onnx_file import OnnxPolicy, environment_interface, to_onnx
 from dna.runs.policy import SavedPolicy
 
 
-def visited(policy: SavedPolicy, player: Player, steps: int, allow_import: bool) -> float:
+def visited(policy: SavedPolicy, player: OnnxPolicy, steps: int, allow_import: bool) -> float:
     """The largest difference of π's parameters over states that torch's policy visits."""
     seeds = tuple(integer(0, "export", agent) for agent in range(4))
     vector = make(policy.env, Making(4, seeds, 1, allow_import))
@@ -52,11 +51,11 @@ def compare(run: Path, given: argparse.Namespace) -> dict[str, Any]:
     """One run both ways."""
     episodes, allow = given.episodes, given.allow_import
     policy = load(run)
-    file = to_onnx(policy, surroundings(policy, allow_import=allow))
+    file = to_onnx(policy, environment_interface(policy, allow_import=allow))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.onnx"
         file.write(path)
-        player = Player(path, policy)
+        player = OnnxPolicy(path, policy)
     played = {}
     for name, who in (("torch", policy), ("onnx", cast(SavedPolicy, player))):
         how = Playing(allow_import=allow)

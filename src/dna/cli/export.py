@@ -64,12 +64,15 @@ def _onnx(run: Path, out: Path | None, no_env: bool, allow_import: bool) -> None
     if target.suffix != ".onnx":
         raise BadInput(f"--out {target}: must end in .onnx")
     from dna.agents.hub import load
-    from dna.evaluation.export.conversion import check_installed
-    from dna.evaluation.export.onnx_file import surroundings, to_onnx
+    from dna.evaluation.export.onnx_file import (
+        check_installed,
+        environment_interface,
+        to_onnx,
+    )
 
     policy = load(run)
     check_installed()
-    known = None if no_env else surroundings(policy, allow_import=allow_import)
+    known = None if no_env else environment_interface(policy, allow_import=allow_import)
     file = to_onnx(policy, known)
     beside = file.write(target)
     found = file.compared

@@ -20,11 +20,14 @@ from dna.envs.factory import factory
 from dna.envs.packing import spans
 from dna.envs.specs import ObservationSpec, Part
 from dna.evaluation.evaluate import Playing, evaluate
-from dna.evaluation.export.acting import inputs, output_names, spec_of
-from dna.evaluation.export.conversion import Runtime
-from dna.evaluation.export.onnx_file import surroundings, to_onnx
-from dna.evaluation.export.player import Player
-from dna.evaluation.export.trial import Exported, compare
+from dna.evaluation.export.onnx_file import (
+    OnnxPolicy,
+    Runtime,
+    compare,
+    environment_interface,
+    to_onnx,
+)
+from dna.evaluation.export.onnx_policy import inputs, output_names, spec_of
 from dna.networks.encoders import register_encoder
 from dna.runs.policy import load_policy
 from dna.runs.setup import How
@@ -53,7 +56,7 @@ class World:
         if name == "hybrid":  # beyond every bound
             with torch.no_grad():
                 self.policy.network.policy_head.bias[:] = torch.tensor([0.0, 0, 9, 5, -5])
-        self.file = to_onnx(self.policy, surroundings(self.policy, source=self.source))
+        self.file = to_onnx(self.policy, environment_interface(self.policy, source=self.source))
         self.path = folder / "policy.onnx"
         self.beside = self.file.write(self.path)
 
@@ -87,7 +90,7 @@ def test_a_file_is_within_rounding_of_torch(worlds, name):
 @pytest.mark.parametrize("name", WORLDS)
 def test_our_environments_give_the_same_scores_with_either(worlds, name):
     world = worlds(name)
-    player = Player(world.path, world.policy)
+    player = OnnxPolicy(world.path, world.policy)
     # Sampled actions throw the cheetah about: there, torch with one last bit moved is as far
     # from itself after 30 steps as it is from the file.
     for deterministic in (True,) if name == "mujoco" else (True, False):
@@ -215,7 +218,7 @@ def test_an_emulator_fed_by_the_contract_alone_plays_the_same_pong(worlds):
 
 def test_hybrid_actions_are_in_their_spaces(worlds):
     world = worlds("hybrid")
-    player = Player(world.path, world.policy)
+    player = OnnxPolicy(world.path, world.policy)
     out = {e["name"]: e for e in player.contract["outputs"]}
     assert set(out) == {"action/grip", "action/move", "logits", "mean", "log_std", "value"}
     assert out["action/grip"]["start"] == [1]
@@ -263,9 +266,9 @@ def test_words_name_everything_there_is_to_feed(worlds):
 def test_a_file_that_is_not_the_policy_is_refused(worlds, what):
     world = worlds("masked")
     spec, file = spec_of(world.policy.distribution), Runtime(world.path.read_bytes())
-    parts = surroundings(world.policy, source=world.source).actions
+    parts = environment_interface(world.policy, source=world.source).actions
     given = inputs(world.policy.preprocess.spec, output_names(spec, parts))
-    compare(world.policy, spec, parts, Exported(file, given))
+    compare(world.policy, spec, parts, file, given)
     other = load_policy(world.path.parent / "run" / "policy")
     with torch.no_grad():
         if what == "weight":
@@ -275,7 +278,7 @@ def test_a_file_that_is_not_the_policy_is_refused(worlds, what):
         else:
             parts = (replace(parts[0], columns=(1, 0)),)
     with pytest.raises(StorageFailure, match="differs from torch"):
-        compare(other, spec, parts, Exported(file, given))
+        compare(other, spec, parts, file, given)
 
 
 # ── the command ───────────────────────────────────────────────────────────────────────────
@@ -333,7 +336,7 @@ def test_an_environment_from_python_is_said_to_be_one(tmp_path, capsys):
     run = str(tmp_path / "run")
     hub = ["--format", "hub", "--out", str(tmp_path / "hub")]
     for words, message in (
-        (["export", run], "came from Python, where this cannot make it; add --no-env"),
+        (["export", run], "came from Python and cannot be made here; add --no-env"),
         (["export", run, *hub], "dna.load(FOLDER, env=…)"),
         (["eval", run], "one that came from Python must be passed again"),
     ):
@@ -353,7 +356,7 @@ def test_without_the_libraries_the_extra_is_named(cartpole, monkeypatch, capsys)
 def test_an_environment_that_looks_different_is_refused(cartpole):
     policy = load_policy(cartpole / "policy")
     other = replace(policy, env=policy.env.model_copy(update={"id": "Acrobot-v1"}))
-    with pytest.raises(BadInput, match="looks different here"):
-        surroundings(other)
+    with pytest.raises(BadInput, match="its spaces differ"):
+        environment_interface(other)
     assert gymnasium.spec("Acrobot-v1")
     assert Atari(**PONG).max_frames == 240

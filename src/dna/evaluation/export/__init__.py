@@ -1,5 +1,6 @@
-"""A policy for those who have neither us nor torch: ONNX, with all that acting needs inside.
+"""Export a policy to ONNX: one file that acts without this package and without torch.
 
-`acting` is what is exported, `contract` says what to feed it, `conversion` is where ONNX's
-own libraries are, `trial` compares the file with torch, `player` plays it.
+`onnx_policy` is the module that becomes the file (normalizer, network, post-processing),
+`contract` describes its inputs and outputs, `onnx_file` converts it, compares it with torch and
+runs it.
 """

@@ -1,7 +1,7 @@
-"""What to feed an exported policy and what it gives: as JSON, and in words.
+"""Describe the inputs and outputs of an exported policy, as JSON and in sentences.
 
-Written into the ONNX file and beside it, so that somebody who has onnxruntime alone can act:
-all that an environment's frames go through before they are an observation of ours.
+The contract is stored in the ONNX file and beside it. With it, onnxruntime alone is enough to
+act: it includes all preprocessing between an environment's frames and the file's inputs.
 """
 
 from typing import Any
@@ -10,10 +10,10 @@ from dna.config.environments import Atari
 from dna.envs.atari.time_bar import AHEAD, BAR, BORDER, GONE, MARK
 from dna.envs.outside import ActionPart, Outside, Seen
 from dna.envs.specs import MASK, ActionSpec
-from dna.evaluation.export.acting import Input, action_name, has_bfloat16
+from dna.evaluation.export.onnx_policy import Input, action_name, has_bfloat16
 from dna.runs.policy import SavedPolicy
 
-#: Of this description.
+#: Version of the contract's format.
 FORMAT = 1
 TYPES = {"uint8": "uint8", "bool": "bool", "float32": "float32"}
 
@@ -25,7 +25,7 @@ def contract(
     parts: tuple[ActionPart, ...],
     known: Outside | None,
 ) -> dict[str, Any]:
-    """Everything, as plain JSON values."""
+    """Return the contract as plain JSON values."""
     seen = known.seen if known is not None else {}
     norm = policy.preprocess
     tree: dict[str, Any] = {
@@ -76,8 +76,9 @@ def _outputs(spec: ActionSpec, parts: tuple[ActionPart, ...]) -> list[dict[str, 
         if part.kind == "choices":
             tree["start"] = list(part.start)
         elif part.low:
-            # JSON has no infinity: None is no bound.
-            tree["low"], tree["high"] = _finite(part.low), _finite(part.high)
+            # JSON has no infinity: null is no bound.
+            tree["low"] = _finite(part.low)
+            tree["high"] = _finite(part.high)
             tree["what"] = "the mean, clipped to the bounds"
         found.append(tree)
     if spec.choices:
@@ -99,7 +100,7 @@ def _finite(bounds: tuple[float, ...]) -> list[float | None]:
 
 
 def _atari(atari: Atari) -> list[dict[str, Any]]:
-    """From the emulator's screens to an observation, in order."""
+    """Return the steps from the emulator's screens to an observation, in order."""
     steps: list[dict[str, Any]] = [
         {
             "step": "start",
@@ -113,8 +114,15 @@ def _atari(atari: Atari) -> list[dict[str, Any]]:
     ]
     if atari.last_action == "mark":
         what = "rows 4a to 4a + 3 and columns 0 to 3 of the new frame, a the action before it"
-        mark = {"step": "mark", "pixels": MARK, "brightness": GONE, "what": what}
-        steps.append(mark | {"first_frame": "no mark"})
+        steps.append(
+            {
+                "step": "mark",
+                "pixels": MARK,
+                "brightness": GONE,
+                "what": what,
+                "first_frame": "no mark",
+            }
+        )
     order = "oldest first along the last axis; a first frame fills the whole stack"
     steps.append({"step": "stack", "frames": atari.stack, "order": order})
     if atari.time == "bar":
@@ -141,26 +149,26 @@ def _bar(atari: Atari) -> dict[str, Any]:
 
 
 def words(tree: dict[str, Any], *, bfloat16: bool) -> list[str]:
-    """The same for people."""
-    said = ["Feed observations as the environment gives them: the normalizer is inside."]
-    said += [_input_words(entry) for entry in tree["inputs"]]
+    """Return the contract as sentences."""
+    lines = ["Feed observations as the environment gives them: the normalizer is inside."]
+    lines += [_input_words(entry) for entry in tree["inputs"]]
     for number, step in enumerate(tree["preprocessing"], 1):
         rest = ", ".join(f"{k} {v}" for k, v in step.items() if k not in ("step", "what"))
         what = f": {step['what']}" if "what" in step else ""
-        said.append(
+        lines.append(
             f"To make one, {number}. {step['step']}{what}{f' ({rest})' if rest else ''}."
         )
-    said += [_output_words(entry) for entry in tree["outputs"]]
+    lines += [_output_words(entry) for entry in tree["outputs"]]
     if "meanings" in tree:
-        said.append(f"Choices from 0 on mean {', '.join(tree['meanings'])}.")
+        lines.append(f"Choices from 0 on mean {', '.join(tree['meanings'])}.")
     if not tree["post_processing"]:
-        said.append(
+        lines.append(
             "Made without the environment: choices count from 0 and real numbers are not "
             "clipped; offsets and bounds of the space are yours to apply."
         )
     if bfloat16:
-        said.append("Trained with an encoder in bfloat16; here it computes in float32.")
-    return [*said, "To explore as in training, sample from the parameters, not the action."]
+        lines.append("Trained with an encoder in bfloat16; here it computes in float32.")
+    return [*lines, "To explore as in training, sample from the parameters, not the action."]
 
 
 def _input_words(entry: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""The module that becomes a file: normalizer, network, distribution, post-processing.
+"""The torch module that an ONNX file is made of: normalizer, network, post-processing.
 
-Its inputs are observations as our spec has them, one per entry of a Dict, and the mask; its
-outputs the most likely action as the environment takes it, π's parameters and V_π.
+Its inputs are the observations, one tensor per entry of a Dict, and the mask of legal actions.
+Its outputs are the most likely action in the environment's own format, π's parameters and V_π.
 """
 
 import copy
@@ -18,7 +18,7 @@ from dna.networks.encoders import InBfloat16
 from dna.networks.normalizers import Unpack
 from dna.runs.policy import SavedPolicy
 
-#: The input of an observation that has no name of its own.
+#: The name of the input, unless the observation is a Dict.
 OBSERVATION = "observation"
 ACTION = "action"
 Network = TypeVar("Network", bound=nn.Module)
@@ -26,14 +26,14 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Input:
-    """One tensor that is fed."""
+    """One input tensor of the file."""
 
     name: str
     part: Part  # shape without the batch
 
 
 def spec_of(distribution: Distribution) -> ActionSpec:
-    """The space of actions that a distribution is over."""
+    """Return the action spec of a distribution."""
     if isinstance(distribution, Hybrid):
         return ActionSpec("hybrid", distribution.choices.sizes, distribution.reals.dimensions)
     if isinstance(distribution, Categorical):
@@ -43,52 +43,61 @@ def spec_of(distribution: Distribution) -> ActionSpec:
 
 
 def inputs(obs: ObservationSpec, outputs: list[str]) -> list[Input]:
-    """Every tensor to feed, in order; a name that an output has is put behind a prefix."""
+    """Return all inputs in order; a name that an output also has gets a prefix."""
     if obs.kind == "packed":
-        taken = set(outputs)
-        names = {p: f"{OBSERVATION}/{p.name}" if p.name in taken else p.name for p in obs.parts}
-        return [Input(names[part], part) for part in obs.parts]
+        return [
+            Input(f"{OBSERVATION}/{part.name}" if part.name in outputs else part.name, part)
+            for part in obs.parts
+        ]
     kind: Literal["vector", "image"] = "image" if obs.kind == "image" else "vector"
     return [Input(OBSERVATION, Part(OBSERVATION, kind, obs.shape, obs.dtype))]
 
 
 def action_parts(spec: ActionSpec, known: Outside | None) -> tuple[ActionPart, ...]:
-    """What `step` takes; without an environment, the columns of a row as they are."""
+    """Return the parts of an action that `step` takes.
+
+    Without an environment these are the columns of the network's action row, unchanged.
+    """
     if known is not None:
         return known.actions
-    choices, reals = len(spec.choices), spec.numbers
+    choices = len(spec.choices)
+    reals = spec.numbers
     hybrid = bool(choices and reals)
     parts = []
     if choices:
-        name, columns = "choices" if hybrid else "", tuple(range(choices))
+        name = "choices" if hybrid else ""
+        columns = tuple(range(choices))
         parts.append(ActionPart(name, "choices", columns, (choices,), "int64", (0,) * choices))
     if reals:
-        name, columns = "reals" if hybrid else "", tuple(range(choices, choices + reals))
+        name = "reals" if hybrid else ""
+        columns = tuple(range(choices, choices + reals))
         parts.append(ActionPart(name, "reals", columns, (reals,), "float32"))
     return tuple(parts)
 
 
 def action_name(part: ActionPart) -> str:
-    """`action`, or `action/<entry>` of a Dict."""
+    """Return `action`, or `action/<entry>` for an entry of a Dict."""
     return f"{ACTION}/{part.name}" if part.name else ACTION
 
 
 def output_names(spec: ActionSpec, parts: tuple[ActionPart, ...]) -> list[str]:
-    """Every tensor that comes out, in order."""
+    """Return the names of all outputs in order."""
     names = [action_name(part) for part in parts]
-    names += ["logits"] if spec.choices else []
-    names += ["mean", "log_std"] if spec.numbers else []
+    if spec.choices:
+        names.append("logits")
+    if spec.numbers:
+        names += ["mean", "log_std"]
     return [*names, "value"]
 
 
-class Acting(nn.Module):
+class ExportedPolicy(nn.Module):
     """Observations → actions, π's parameters, V_π."""
 
     def __init__(
         self, policy: SavedPolicy, spec: ActionSpec, parts: tuple[ActionPart, ...]
     ) -> None:
         super().__init__()
-        self.read = Reading(policy)
+        self.read = NormalizedInputs(policy)
         self.network = in_float32(policy.network)
         self.spec = spec
         self.post = nn.ModuleList(
@@ -97,21 +106,25 @@ class Acting(nn.Module):
         )
 
     def forward(self, obs: list[Tensor]) -> tuple[Tensor, ...]:
-        """In the order of `output_names`."""
+        """Return the outputs in the order of `output_names`."""
         numbers, legal = self.read(obs)
         out = self.network(numbers, legal)
-        size, reals = sum(self.spec.choices), self.spec.numbers
-        logits, mean = out.pi[:, :size], out.pi[:, size : size + reals]
+        size = sum(self.spec.choices)
+        reals = self.spec.numbers
+        logits = out.pi[:, :size]
+        mean = out.pi[:, size : size + reals]
         mode = [g.argmax(dim=-1) for g in torch.split(logits, list(self.spec.choices), dim=-1)]
         chosen = torch.stack(mode, dim=-1) if mode else None
-        found = [post(chosen if isinstance(post, _Choices) else mean) for post in self.post]
-        found += [logits] if size else []
-        found += [mean, out.pi[:, size + reals :]] if reals else []
-        return (*found, out.value)
+        outputs = [post(chosen if isinstance(post, _Choices) else mean) for post in self.post]
+        if size:
+            outputs.append(logits)
+        if reals:
+            outputs += [mean, out.pi[:, size + reals :]]
+        return (*outputs, out.value)
 
 
-class Reading(nn.Module):
-    """What `Preprocess` and `Unpack` do, for tensors under names and batches of any size."""
+class NormalizedInputs(nn.Module):
+    """Normalize named inputs of any batch size as `Preprocess` and `Unpack` do in training."""
 
     shift: Tensor
     scale: Tensor
@@ -119,20 +132,23 @@ class Reading(nn.Module):
 
     def __init__(self, policy: SavedPolicy) -> None:
         super().__init__()
-        given = policy.preprocess
-        self.spec, self.clip, self.gain = given.spec, given.clip, given.gain
-        # The same order of operations as in training, so that roundings are the same.
+        preprocess = policy.preprocess
+        self.spec = preprocess.spec
+        self.clip = preprocess.clip
+        self.gain = preprocess.gain
+        # The same order of operations as in training, so that rounding is the same.
         self.pixels = self.spec.dtype == "uint8" and self.spec.kind == "image"
-        shift, scale = given.shift.clone(), given.scale.clone()
+        shift = preprocess.shift.clone()
+        scale = preprocess.scale.clone()
         self.register_buffer("shift", shift * 255 if self.pixels else shift)
         self.register_buffer("scale", scale / 255 if self.pixels else scale)
         divisor = torch.tensor(255.0 if self.spec.dtype == "uint8" else 1.0)
-        if isinstance(given, Unpack):
-            divisor = given.divisor.clone()
+        if isinstance(preprocess, Unpack):
+            divisor = preprocess.divisor.clone()
         self.register_buffer("divisor", divisor)
 
     def forward(self, obs: list[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Normalized numbers as the encoder reads them, and which choices are legal."""
+        """Return normalized numbers as the encoder reads them, and which choices are legal."""
         if self.spec.kind != "packed":
             x = self._normalized(obs[0].float())
             return x.permute(0, 3, 1, 2) if self.spec.kind == "image" else x, None
@@ -150,25 +166,26 @@ class Reading(nn.Module):
 
 
 class _Choices(nn.Module):
-    """Columns of choices [B, C] → what `step` takes."""
+    """Chosen indices [B, C] → one part of the action that `step` takes."""
 
     columns: Tensor
     start: Tensor
 
     def __init__(self, part: ActionPart) -> None:
         super().__init__()
-        self.shape, self.dtype = part.shape, getattr(torch, part.dtype)
+        self.shape = part.shape
+        self.dtype = getattr(torch, part.dtype)
         self.register_buffer("columns", torch.tensor(part.columns))
         self.register_buffer("start", torch.tensor(part.start))
 
     def forward(self, chosen: Tensor) -> Tensor:
-        """Offsets added, in shape and type."""
+        """Add the offsets; return the part in its shape and type."""
         own = chosen.index_select(1, self.columns) + self.start
         return own.reshape(-1, *self.shape).to(self.dtype)
 
 
 class _Reals(nn.Module):
-    """Means [B, R] → what `step` takes."""
+    """Means [B, R] → one part of the action that `step` takes."""
 
     columns: Tensor
     low: Tensor
@@ -176,14 +193,15 @@ class _Reals(nn.Module):
 
     def __init__(self, part: ActionPart, choices: int) -> None:
         super().__init__()
-        self.shape, self.dtype = part.shape, getattr(torch, part.dtype)
+        self.shape = part.shape
+        self.dtype = getattr(torch, part.dtype)
         self.bounded = bool(part.low)
         self.register_buffer("columns", torch.tensor(part.columns) - choices)
         self.register_buffer("low", torch.tensor(part.low, dtype=self.dtype))
         self.register_buffer("high", torch.tensor(part.high, dtype=self.dtype))
 
     def forward(self, mean: Tensor) -> Tensor:
-        """Clipped to the space's bounds, in shape and type."""
+        """Clip to the bounds; return the part in its shape and type."""
         own = mean.index_select(1, self.columns).to(self.dtype)
         if self.bounded:
             own = torch.minimum(torch.maximum(own, self.low), self.high)
@@ -191,15 +209,15 @@ class _Reals(nn.Module):
 
 
 def in_float32(network: Network) -> Network:
-    """A copy without bfloat16 in it, which few runtimes compute on a processor."""
-    made = copy.deepcopy(network).eval()
-    for parent in list(made.modules()):
+    """Return a copy that computes in float32: few runtimes support bfloat16 on a CPU."""
+    copied = copy.deepcopy(network).eval()
+    for parent in list(copied.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, InBfloat16):
                 setattr(parent, name, child.encoder)
-    return made
+    return copied
 
 
 def has_bfloat16(network: nn.Module) -> bool:
-    """Whether `in_float32` takes something out."""
+    """Return whether `in_float32` changes the network."""
     return any(isinstance(module, InBfloat16) for module in network.modules())

@@ -39,7 +39,7 @@ ALIASES = {"callbacks", "hub", "noise_scale", "phases"}
 
 
 #: What a module of `algorithm` has no business with: files, locks, signals and processes.
-NOT_FOR_ALGORITHM = {"storage", "syscalls", "transaction", "append_log", "lock", "signals"}
+NOT_FOR_ALGORITHM = {"storage", "syscalls", "append_log", "lock", "process"}
 
 
 def name_of(path: Path) -> str:

@@ -10,7 +10,7 @@ import dna
 from dna.common import syscalls
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
 from dna.common.lock import locked
-from dna.common.transaction import NEXT
+from dna.common.storage import NEXT
 from dna.runs import checkpoint
 from dna.runs.extend import copy_run, lengthened
 from dna.runs.folder import RunFolder
@@ -223,7 +223,7 @@ def test_what_lies_beside_checkpoints_stays_when_a_run_is_made_longer(kept):
 def test_a_list_of_changes_that_leads_out_of_the_folder_is_refused(kept, text):
     (kept.path / NEXT).mkdir()
     (kept.path / NEXT / "list.json").write_text(text)
-    with pytest.raises(StorageFailure, match=r"list\.json: not one of ours"):
+    with pytest.raises(StorageFailure, match=r"list\.json: not written by ppo-dna"):
         RunFolder.of(kept.path)
 
 

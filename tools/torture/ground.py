@@ -27,7 +27,7 @@ from gymnasium import spaces
 
 import dna.runs.train
 from dna.common.errors import DnaError, StorageFailure
-from dna.common.signals import stop_signals
+from dna.common.process import stop_signals
 from dna.config import Config
 from dna.config.overrides import digest, tweak
 from dna.runs import checkpoint

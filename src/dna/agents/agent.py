@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dna.agents.arguments import changes_from, check_environment, either, starting_point
 from dna.common.errors import BadInput, Preempted
+from dna.common.messages import no_attribute, refuse_arguments
 from dna.common.randomness import generator, whole_seed
-from dna.common.sb3_hints import missing, refuse_arguments
 from dna.config import Config
 from dna.config.overrides import tweak
 from dna.envs.instances import World, codecs, plain_spaces
@@ -390,7 +390,7 @@ class Agent:
 
         def __getattr__(self, name: str) -> Any:
             """Answer names of SB3's models with their equivalent here."""
-            raise missing(type(self).__name__, name)
+            raise no_attribute(type(self).__name__, name)
 
 
 class DNA(Agent):

@@ -16,9 +16,9 @@ import typer
 
 from dna.cli import evaluation, export, look, measure, noise, paper, play, report, run, sweep
 from dna.cli.ranks import is_quiet, leave, leave_in_peace, let_the_first_speak
-from dna.common.console import let_go, say, steady
+from dna.common.console import redirect_to_null, safe_stderr, say
 from dna.common.errors import DnaError
-from dna.common.signals import stop_signals
+from dna.common.process import stop_signals
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
 
@@ -65,7 +65,7 @@ export.register(app)
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; the value is its exit code."""
-    with steady():
+    with safe_stderr():
         code = _run(argv)
         leave(code)
     return code
@@ -107,7 +107,7 @@ def _call(words: list[str]) -> object:
     except SystemExit as error:  # Click makes this of a closed pipe
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        let_go(sys.stdout)
+        redirect_to_null(sys.stdout)
         return 0
 
 

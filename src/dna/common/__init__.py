@@ -1,4 +1,4 @@
-"""What every other room needs: errors, messages, randomness, processes, durable files.
+"""Errors, messages, random streams, processes, locks and durable files, used by all rooms.
 
-It knows nothing of learning; importing it loads neither torch nor an environment library.
+Nothing here knows of learning; importing it loads neither torch nor an environment library.
 """

@@ -1,4 +1,4 @@
-"""Files that grow: whole records at the end, cut back to an earlier length after a crash."""
+"""Append-only files: whole records at the end, truncated to a known length after a crash."""
 
 import os
 import warnings
@@ -8,58 +8,65 @@ from pathlib import Path
 
 from dna.common import syscalls
 from dna.common.errors import StorageFailure
-from dna.common.storage import make_folder, reported, write
+from dna.common.storage import make_folder, storage_errors, write
 
-#: How often in a row the disk may refuse before the run gives up.
+#: Consecutive failed writes after which the run gives up.
 PATIENCE = 3
 
 
 class AppendLog:
     """A file that is only ever appended to.
 
-    What the disk refuses is kept and tried again with the next record: a disk that is full
-    for a minute costs nothing.
+    Data that the disk refuses is kept and written with the next record: a disk that is full for
+    a minute loses nothing.
     """
 
     def __init__(self, path: Path, keep: int = 0, *, lines: bool = True) -> None:
-        """`keep`: bytes that stay; the rest was written after the checkpoint."""
-        self.path, self.pending, self.refused = path, bytearray(), 0
-        self.lines, self.changed = lines, False  # changed: by somebody else, while we write
+        """Open the file and truncate it to `keep` bytes, its length at the checkpoint.
+
+        With `lines`, a file that is shorter than that is cut back to its last whole line.
+        """
+        self.path = path
+        self.lines = lines
+        self.pending = bytearray()
+        self.refused = 0
+        self.changed = False  # by another process, while this one writes
         make_folder(path.parent)
-        with reported(path):
+        with storage_errors(path):
             self._fd = syscalls.append_to(path)
-            there = os.fstat(self._fd).st_size
-            self.missing = max(keep - there, 0)  # bytes that somebody took away
-            self.length = min(keep, there)
-            if there > self.length:
+            size = os.fstat(self._fd).st_size
+            self.missing = max(keep - size, 0)  # bytes that were removed since the checkpoint
+            self.length = min(keep, size)
+            if size > self.length:
                 syscalls.truncate(self._fd, self.length)
             if self.missing:
-                self._whole_lines()
+                self._drop_partial_line()
 
-    def _whole_lines(self) -> None:
-        """Of a text that somebody cut: leave out half a line at its end."""
+    def _drop_partial_line(self) -> None:
+        """Remove half a line from the end of a text file that was cut."""
         if self.lines:
             end = os.pread(self._fd, self.length, 0).rfind(b"\n") + 1
             syscalls.truncate(self._fd, end)
             self.length = end
 
-    def _look(self) -> None:
-        """Somebody may have cut the file, or written to it; what is gone stays gone."""
-        there = os.fstat(self._fd).st_size
-        if there != self.length:
-            self.changed, self.length = True, there
-            self._whole_lines()
+    def _detect_changes(self) -> None:
+        """Notice that another process cut or extended the file; lost bytes stay lost."""
+        size = os.fstat(self._fd).st_size
+        if size != self.length:
+            self.changed = True
+            self.length = size
+            self._drop_partial_line()
 
     def write(self, line: str) -> None:
-        """Append one line, once the log is flushed."""
+        """Append one line with the next flush."""
         self.add(line.encode() + b"\n")
 
     def add(self, data: bytes) -> None:
-        """Append bytes, once the log is flushed."""
+        """Append bytes with the next flush."""
         self.pending += data
 
     def flush(self) -> None:
-        """Let readers see what was written, or try again next time."""
+        """Write pending data so that readers see it; after a failure, retry next time."""
         try:
             self._write()
             self.refused = 0
@@ -70,20 +77,23 @@ class AppendLog:
             warnings.warn(f"{error}; trying again", RuntimeWarning, stacklevel=2)
 
     def sync(self) -> int:
-        """Bring everything to disk, now; returns the length in bytes."""
+        """Write and fsync everything; return the length in bytes."""
         self._write()
         self._put_back()
-        with reported(self.path):
-            self._look()
+        with storage_errors(self.path):
+            self._detect_changes()
             syscalls.fsync(self._fd)
         return self.length
 
     def _put_back(self) -> None:
-        """A file that somebody deleted or replaced is ours alone, and whole: show it again."""
+        """Restore the file under its path if it was deleted or replaced meanwhile.
+
+        The open descriptor still refers to the whole file, which no other process can see.
+        """
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(self._fd), os.lstat(self.path)):
                 return
-        with reported(self.path):
+        with storage_errors(self.path):
             data = os.pread(self._fd, self.length, 0)
             write(self.path, data)
             syscalls.close(self._fd)
@@ -92,20 +102,21 @@ class AppendLog:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def close(self) -> None:
-        """Write what is pending, and close."""
+        """Write pending data and close the file."""
         if self._fd < 0:
             return
         try:
             self._write()
             self._put_back()
         finally:
-            fd, self._fd = self._fd, -1
-            with reported(self.path):
+            fd = self._fd
+            self._fd = -1
+            with storage_errors(self.path):
                 syscalls.close(fd)
 
     def _write(self) -> None:
-        with reported(self.path):
-            self._look()
+        with storage_errors(self.path):
+            self._detect_changes()
             while self.pending:
                 done = syscalls.write(self._fd, self.pending)
                 self.length += done
@@ -113,7 +124,7 @@ class AppendLog:
 
 
 def changed(logs: Mapping[str, AppendLog]) -> list[str]:
-    """One line for each that somebody changed since this was last asked."""
+    """Return a line for each log that another process changed since the last call."""
     found = [name for name, log in logs.items() if log.changed]
     for name in found:
         logs[name].changed = False

@@ -1,7 +1,7 @@
-"""Words for the user, who may not hear them: that must never end a run.
+"""Write to stderr without ever failing the run.
 
-A pipe that was closed, a terminal that is gone or a full disk behind a log take stderr away,
-and each line that is written to it would be an error in the middle of an iteration.
+A closed pipe, a lost terminal or a full disk behind a log file makes every write to stderr an
+error, which must not end a run in the middle of an iteration.
 """
 
 import io
@@ -16,24 +16,25 @@ from typing import Any
 
 def say(text: str, end: str = "\n") -> None:
     """Print to stderr, if there is one."""
-    with suppress(OSError, ValueError):  # ValueError: it was closed
-        if sys.stderr is not None:  # to print to None is to print to stdout
+    with suppress(OSError, ValueError):  # ValueError: the stream is closed
+        if sys.stderr is not None:  # print(file=None) would write to stdout
             print(text, end=end, file=sys.stderr, flush=True)
 
 
 def typed(path: Path | str) -> str:
-    """A path as it must be typed behind a command, for hints that can be pasted."""
+    """Quote a path for the shell, for hints that can be pasted."""
     return shlex.quote(str(path))
 
 
-class Steady:
-    """A stream that falls silent, for good, once it cannot be written to."""
+class SafeStream:
+    """A stream that drops its output, for good, once a write has failed."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self.lost = stream, False
+        self._stream = stream
+        self.lost = False
 
     def write(self, text: str) -> int:
-        """Write, or do as if."""
+        """Write, unless the stream is lost."""
         if not self.lost:
             try:
                 self._stream.write(text)
@@ -42,7 +43,7 @@ class Steady:
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or do as if."""
+        """Flush, unless the stream is lost."""
         if not self.lost:
             try:
                 self._stream.flush()
@@ -54,11 +55,11 @@ class Steady:
 
 
 @contextmanager
-def steady() -> Iterator[None]:
-    """Whatever is written to stderr, by whomever in this process, cannot fail."""
+def safe_stderr() -> Iterator[None]:
+    """Replace stderr by one that no write of this process can fail on."""
     before = sys.stderr
-    stream = Steady(before or io.StringIO())
-    stream.lost = before is None  # closed before we came
+    stream = SafeStream(before or io.StringIO())
+    stream.lost = before is None  # closed when the process started
     sys.stderr = stream
     try:
         yield
@@ -66,17 +67,17 @@ def steady() -> Iterator[None]:
         stream.flush()
         sys.stderr = before
         if stream.lost and before is not None:
-            let_go(before)
+            redirect_to_null(before)
 
 
-def let_go(stream: Any) -> None:
-    """What still waits to be written goes nowhere.
+def redirect_to_null(stream: Any) -> None:
+    """Send what is still buffered in a broken stream to the null device.
 
-    Python flushes its streams at the very end, and makes 120 of the exit code if it cannot.
+    Python flushes its streams at exit, and turns the exit code into 120 if that fails.
     """
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        null = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(null, stream.fileno())
         finally:
-            os.close(nowhere)
+            os.close(null)

@@ -1,7 +1,7 @@
-"""The errors a user can meet: one line each, and the exit code of the command that meets it.
+"""Errors that a user can meet: one line each, with the exit code of the command.
 
 Everything the package raises on purpose derives from `DnaError`; the command line prints it
-as one line on stderr. Anything else is a bug and keeps its traceback behind `--debug`.
+as one line on stderr. Anything else is a bug, whose traceback `--debug` shows.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class DnaError(Exception):
-    """Something the user can mend; `exit_code` is what the command line returns."""
+    """Something the user can fix; `exit_code` is what the command line returns."""
 
     exit_code = 1
-    quiet: bool | None = None  # of several ranks: whether another one says it
+    quiet: bool | None = None  # on several ranks: whether another rank prints it
 
 
 class BadInput(DnaError):
@@ -41,7 +41,7 @@ class FolderBusy(DnaError):
 class NonFinite(DnaError):
     """A loss, gradient, reward or observation that is not a finite number.
 
-    `tensors` is the batch it was found in, for the run to write down.
+    `tensors` is the batch in which it was found, for the run to write to disk.
     """
 
     exit_code = 4
@@ -58,7 +58,7 @@ class EnvironmentFailure(DnaError):
 
 
 class Unsaveable(EnvironmentFailure):
-    """The state of an environment cannot be written down, at this moment or ever."""
+    """The state of an environment cannot be saved, now or ever."""
 
 
 class StorageFailure(DnaError):
@@ -68,12 +68,12 @@ class StorageFailure(DnaError):
 
 
 class RanksApart(DnaError):
-    """The ranks of a run are no longer alike, or one of them is gone."""
+    """The replicas on the ranks of a run differ, or a rank is gone."""
 
     exit_code = 7
 
 
 class Preempted(DnaError):
-    """Stopped by a signal at an iteration's end, after saving; `dna resume` goes on."""
+    """Stopped by a signal at the end of an iteration, after saving; `dna resume` continues."""
 
     exit_code = 75

@@ -1,4 +1,4 @@
-"""One writer per run: a lock on its folder that the kernel drops with the process."""
+"""One writer per run: a lock on its folder, which the kernel releases with the process."""
 
 import fcntl
 import os
@@ -12,26 +12,25 @@ from typing import TextIO
 
 from dna.common import syscalls
 from dna.common.errors import FolderBusy
-from dna.common.storage import make_folder, reported
-from dna.common.transaction import finish, pending
+from dna.common.storage import finish, make_folder, pending, storage_errors
 
-#: Seconds: `check_unlocked` of another process holds the lock for an instant.
+#: Seconds between attempts: `check_unlocked` of another process holds the lock for an instant.
 PAUSES = (0.01, 0.03, 0.1)
 #: Descriptors of the locks that this process holds.
 _held: set[int] = set()
 
 
 def _forget_in_child() -> None:
-    """A forked child must not hold a run: it may live longer than who trains.
+    """Release the locks in a forked child, which may outlive the training process.
 
-    Its descriptors are pointed elsewhere instead of being closed, which whoever owns them does
-    sooner or later; the lock itself stays with the parent.
+    Its descriptors are redirected instead of closed, because their owners close them sooner or
+    later; the lock itself stays with the parent.
     """
-    nowhere = os.open(os.devnull, os.O_RDWR) if _held else -1
-    for fd in _held:
-        os.dup2(nowhere, fd, inheritable=False)
     if _held:
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in _held:
+            os.dup2(null, fd, inheritable=False)
+        os.close(null)
         _held.clear()
 
 
@@ -40,21 +39,21 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Callable[[], None]]:
-    """Hold the run's folder for life; the kernel lets go even after kill -9.
+    """Hold the lock of the run's folder; the kernel releases it even after kill -9.
 
-    Gives a function that makes sure of it: a lock file that somebody deleted is taken anew,
-    and `FolderBusy` says that somebody else was faster. A change that a crash has interrupted
-    (`dna.common.transaction`) is at its end then.
+    Yields a function that renews the lock if its file was deleted, or raises `FolderBusy` if
+    another process took it meanwhile. A transaction that a crash interrupted
+    (`dna.common.storage.exchange`) is completed on entry.
     """
     make_folder(folder)
-    with ExitStack() as held:
-        file = held.enter_context(_holding(folder))
+    with ExitStack() as stack:
+        file = stack.enter_context(_holding(folder))
         finish(folder)
 
         def keep() -> None:
             nonlocal file
             if not _is_at(file, folder):
-                file = held.enter_context(_holding(folder))
+                file = stack.enter_context(_holding(folder))
 
         yield keep
 
@@ -70,16 +69,16 @@ def _holding(folder: Path) -> Iterator[TextIO]:
 
 
 def settle(folder: Path) -> None:
-    """Bring to its end what a crash has interrupted here; nothing else is written."""
+    """Complete a transaction that a crash interrupted in this folder; write nothing else."""
     if pending(folder):
         with locked(folder):
             pass
 
 
 def _open(folder: Path) -> TextIO:
-    """The lock file, locked, with our name in it."""
+    """Open and lock the lock file, and write this process into it."""
     path = folder / "run.lock"
-    with reported(path):
+    with storage_errors(path):
         fd = syscalls.append_to(path)
     file = os.fdopen(fd, "a+")
     try:
@@ -90,10 +89,10 @@ def _open(folder: Path) -> TextIO:
             except FolderBusy:
                 if pause is None:
                     raise
-                time.sleep(pause)  # somebody may only be looking
+                time.sleep(pause)  # it may only be `check_unlocked`
         if not _is_at(file, folder):
             raise FolderBusy(f"{folder}: its run.lock was deleted just now; try again")
-        with reported(path):
+        with storage_errors(path):
             syscalls.truncate(fd, 0)
             syscalls.write(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode())
     except BaseException:
@@ -103,7 +102,7 @@ def _open(folder: Path) -> TextIO:
 
 
 def _is_at(file: TextIO, folder: Path) -> bool:
-    """Whether others who look for the lock find this very file."""
+    """Whether the path of the lock still leads to this very file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.lstat(folder / "run.lock"))
     except FileNotFoundError:
@@ -111,10 +110,10 @@ def _is_at(file: TextIO, folder: Path) -> bool:
 
 
 def check_unlocked(folder: Path) -> None:
-    """Say early that somebody trains here; only `locked` makes sure that nobody does."""
+    """Raise `FolderBusy` early if another process trains here; only `locked` guarantees."""
     path = folder / "run.lock"
     if path.is_file():
-        with reported(path), path.open() as file:
+        with storage_errors(path), path.open() as file:
             _take(file, folder)
 
 
@@ -127,7 +126,10 @@ def _take(file: TextIO, folder: Path) -> None:
 
 
 def _holder(text: str) -> str:
-    """Who has the lock, by what is in its file; a child may have it from one who is gone."""
+    """Describe the holder of the lock by the content of its file.
+
+    A child may have inherited the lock from a process that is gone.
+    """
     match = re.fullmatch(r"pid (\d{1,9}) on (.*)", text)
     if match is None:
         return text or "another process"
@@ -137,5 +139,5 @@ def _holder(text: str) -> str:
     except ProcessLookupError:
         return f"a child of {text}, which is gone itself; end that child"
     except OSError:
-        pass  # somebody else's
+        pass  # a process of another user
     return text

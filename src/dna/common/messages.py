@@ -1,4 +1,8 @@
-"""What a refused setting is told: one short printable line that names the key."""
+"""One-line messages for refused settings, arguments and attributes.
+
+Each names the key and, where one is known, what to use instead: the nearest key, or this
+package's term for an argument of Stable-Baselines3 and similar libraries.
+"""
 
 import difflib
 import json
@@ -7,47 +11,29 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dna.common.sb3_hints import SETTINGS
+from dna.common.errors import BadInput
 
-#: A line is bounded: it may have to quote what the user typed.
+#: Longest message: it may have to quote what the user typed.
 LIMIT = 190
-#: What users of other libraries type → our key.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "lr": ("learning_rate",),
-    "n_steps": ("horizon",),
-    "num_steps": ("horizon",),
-    "n_envs": ("agents",),
-    "num_envs": ("agents",),
-    "total_timesteps": ("interactions",),
-    "gae_lambda": ("lambda_pi",),
-    "ent_coef": ("entropy_bonus",),
-    "clip_range": ("epsilon",),
-    "clip_coef": ("epsilon",),
-    "n_epochs": ("epochs",),
-    "update_epochs": ("epochs",),
-    "batch_size": ("minibatch",),
-    "max_grad_norm": ("max_gradient_norm",),
-    "vf_coef": ("value_weight",),
-}
-#: Parts of pydantic's locations that are not keys of ours.
+#: Tags of unions in pydantic's locations, which are not keys of a setting.
 _TAGS = ("number", "linear", "known", "custom")
 #: Settings that null switches off.
 _MAY_BE_OFF = ("normalize_observation", "normalize_reward", "warm_up", "repeat_penalty")
 
 
 def shown(text: str, limit: int = LIMIT) -> str:
-    """Text safe for one line: control characters escaped, length bounded."""
+    """Make text safe for one line: escape control characters, bound the length."""
     safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return safe if len(safe) <= limit else safe[: limit - 1] + "…"
 
 
 def quoted(text: str) -> str:
-    """A word of the user's, short enough to leave room for the reason."""
+    """Quote a word of the user, shortened to leave room for the reason."""
     return shown(text, 60)
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """`; did you mean 'epochs'?`, or the known words when none is near."""
+    """Return `; did you mean 'epochs'?`, or the known words when none is near."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
@@ -55,27 +41,27 @@ def nearest(word: str, known: list[str]) -> str:
 
 
 def elsewhere(word: str, tree: Mapping[str, Any], but: str = "") -> str:
-    """`; did you mean 'returns.gamma'?` for a key that lives deeper, or has a name of ours."""
-    for key in (word, *ALIASES.get(word, ())):
+    """Return `; did you mean 'returns.gamma'?` for a key of a section or another library."""
+    for key in (word, ALIASES.get(word)):
         for path in _paths(tree):
             if path.split(".")[-1] == key and path != (but or word):
                 return f"; did you mean '{quoted(path)}'?"
-    return f"; {SETTINGS[word]}" if word in SETTINGS else ""
+    return f"; {SB3_SETTINGS[word]}" if word in SB3_SETTINGS else ""
 
 
 def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
-    """Pydantic's first complaint with our path: `policy.sgd.epochs: given -1, …`."""
+    """Return pydantic's first error with the dotted path: `policy.sgd.epochs: given -1, …`."""
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
-    path = quoted(our_path(first["loc"], tree))
+    path = quoted(dotted_path(first["loc"], tree))
     if first["type"] == "value_error":
         return shown(f"{path}.{message}" if path else message)
     if first["type"] == "json_invalid":
-        return "settings: hold text that is not valid Unicode"
+        return "settings: contain text that is not valid Unicode"
     if first["type"] == "extra_forbidden":
         word = str(first["loc"][-1])
         known = [key for p in _paths(tree) if (key := p.split(".")[-1]) != word]
-        wrong = our_path(first["loc"], tree)
+        wrong = dotted_path(first["loc"], tree)
         hint = elsewhere(word, tree, wrong) or nearest(word, list(dict.fromkeys(known)))
         return shown(f"{path}: no such setting{hint}")
     if first["type"] == "missing":
@@ -88,8 +74,8 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
     return shown(f"{path}: given {given}, {message[0].lower()}{message[1:]}")
 
 
-def our_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
-    """A place in the model as the user writes it: phases by name, no tags of unions."""
+def dotted_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
+    """Return pydantic's location as the user writes it: phases by name, no union tags."""
     words = list(location)
     if words[:2] == ["env", "options"]:
         return ".".join(str(word) for word in words[:3])
@@ -105,7 +91,7 @@ def our_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
 
 
 def _paths(tree: Mapping[str, Any]) -> list[str]:
-    """Every dotted path of a tree as the user writes it, whatever state the tree is in."""
+    """Every dotted path of a tree as the user writes it; the tree may be invalid."""
     phases = tree.get("phases")
     named = [p for p in phases if isinstance(p, dict)] if isinstance(phases, list) else []
     rest = {key: value for key, value in tree.items() if key != "phases"}
@@ -117,3 +103,88 @@ def _below(path: str, node: Any) -> list[str]:
     if not isinstance(node, dict):
         return [path]
     return [path, *(inner for key in node for inner in _below(f"{path}.{key}", node[key]))]
+
+
+# ── names of other libraries ─────────────────────────────────────────────────────────────────
+
+#: Argument of another library → the key here.
+ALIASES: dict[str, str] = {
+    "lr": "learning_rate",
+    "n_steps": "horizon",
+    "num_steps": "horizon",
+    "n_envs": "agents",
+    "num_envs": "agents",
+    "total_timesteps": "interactions",
+    "gae_lambda": "lambda_pi",
+    "ent_coef": "entropy_bonus",
+    "clip_range": "epsilon",
+    "clip_coef": "epsilon",
+    "n_epochs": "epochs",
+    "update_epochs": "epochs",
+    "batch_size": "minibatch",
+    "max_grad_norm": "max_gradient_norm",
+    "vf_coef": "value_weight",
+}
+#: Arguments of SB3's constructors that are not settings here.
+SB3_SETTINGS: dict[str, str] = {
+    "policy": "there is no policy class to choose; the encoder follows from the observations",
+    "policy_kwargs": "set network.width, network.depth, or pass encoder=",
+    "net_arch": "set network.width and network.depth",
+    "features_extractor_class": "pass it as encoder=",
+    "device": "use learn(how=dna.How(device=…)), or --device",
+    "verbose": "use learn(progress=…), or --quiet",
+    "tensorboard_log": "TensorBoard files are in the run's folder, folder= or --out",
+    "monitor_wrapper": "scores are kept without one",
+    "stats_window_size": "scores are means of the last 100 episodes",
+    "target_kl": "there is no early stop by KL; set fewer epochs",
+    "clip_range_vf": "values are not clipped here",
+    "vf_coef": "values are learned in a phase of their own; set value.sgd.learning_rate",
+    "use_sde": "there is no gSDE here",
+    "sde_sample_freq": "there is no gSDE here",
+    "rollout_buffer_class": "there is one kind of rollout",
+    "rollout_buffer_kwargs": "there is one kind of rollout",
+    "_init_setup_model": "networks are made when they are first used",
+}
+#: Arguments of SB3's methods.
+SB3_ARGUMENTS: dict[str, str] = {
+    "progress_bar": "use progress=, which is on by default",
+    "log_interval": "every iteration is logged, in metrics.jsonl of the folder",
+    "tb_log_name": "TensorBoard files are in the run's folder; name it with folder=",
+    "reset_num_timesteps": "learn() continues; make a new agent to start again",
+    "action_masks": "use action_mask=",
+    "custom_objects": "use encoder= for an encoder of your own",
+    "device": "use learn(how=dna.How(device=…))",
+    "print_system_info": "see machine.json in the folder",
+    "force_reset": "environments are reset when a run begins",
+}
+#: Methods and properties of SB3's models.
+SB3_ATTRIBUTES: dict[str, str] = {
+    "get_env": "the environment is yours; evaluate() makes new ones",
+    "get_vec_normalize_env": "normalization is part of the policy",
+    "set_env": "load the agent with env=",
+    "env": "the environment is yours; evaluate() makes new ones",
+    "policy": "act with predict(); dna.hub.load(FOLDER) gives the policy with its network",
+    "get_parameters": "save() writes them as safetensors; dna.hub.load(FOLDER) reads them",
+    "set_parameters": "dna.load(FOLDER) loads those of a run",
+    "logger": "the logged rows are in .history",
+    "set_logger": "pass callback= to learn()",
+    "device": "use learn(how=dna.How(device=…))",
+    "n_envs": "use .config.agents",
+    "gamma": "use .config.returns.gamma",
+    "learning_rate": "it is in .config.phases",
+    "set_random_seed": "pass seed= when the agent is made",
+    "action_probability": "dna.hub.load(FOLDER) gives the policy with its distribution",
+}
+
+
+def refuse_arguments(where: str, others: Mapping[str, Any]) -> None:
+    """Raise for the first argument that a method does not have, with a hint if one is known."""
+    for name in others:
+        hint = f"; {SB3_ARGUMENTS[name]}" if name in SB3_ARGUMENTS else ""
+        raise BadInput(f"{where}: no argument '{name:.60}'{hint}")
+
+
+def no_attribute(kind: str, name: str) -> AttributeError:
+    """Return Python's AttributeError, with what to use instead where that is known."""
+    hint = f"; {SB3_ATTRIBUTES[name]}" if name in SB3_ATTRIBUTES else ""
+    return AttributeError(f"'{kind}' object has no attribute '{name}'{hint}")

@@ -1,6 +1,7 @@
-"""A run in a process of its own: `dna resume FOLDER`, which never outlives who started it.
+"""Processes: signals that ask a run to stop, and runs in a child process.
 
-Nothing but the standard library: workers of a cluster import this before every run.
+Standard library only: the workers of a cluster import this before every run, and the command
+line before torch is loaded.
 """
 
 import ctypes
@@ -9,68 +10,136 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
-#: Rounds of spinning, some tens of microseconds; the default is 300,000 or endless.
+#: Spin rounds of idle OpenMP threads: tens of microseconds. Default: 300,000, or endless.
 WAITING = {"GOMP_SPINCOUNT": "5000"}
 
 
 def wait_briefly() -> None:
-    """Set the variables that OpenMP reads when torch loads it."""
+    """Limit how long idle OpenMP threads spin; must be called before torch is loaded."""
     for name, value in WAITING.items():
         os.environ.setdefault(name, value)
 
 
+# ── signals ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Stop:
+    """The signal that asked the run to stop, if any."""
+
+    asked: str | None = None
+
+
+_active: list[Stop] = []
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Let signals set a flag, which the run reads between iterations.
+
+    These are SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2; a second Ctrl-C stops at once.
+    Inside another `stop_signals` the outer flag is used: the command line starts listening
+    before torch is loaded.
+    """
+    if _active:
+        yield _active[-1]
+        return
+    stop = Stop()
+
+    def handle(number: int, _: object) -> None:
+        if stop.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.asked = signal.Signals(number).name
+
+    names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    # Under nohup, SIGHUP is ignored; the run must not listen to it either.
+    numbers = [
+        n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN
+    ]
+    try:
+        old = {number: signal.signal(number, handle) for number in numbers}
+    except ValueError:  # not the main thread, which alone may set handlers
+        yield stop
+        return
+    _active.append(stop)
+    try:
+        yield stop
+    finally:
+        _active.pop()
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def signal_number(name: str | None) -> int:
+    """Return a signal's number; 0 for none."""
+    return int(signal.Signals[name]) if name else 0
+
+
+def signal_name(number: int) -> str | None:
+    """Return a signal's name; None for 0."""
+    return signal.Signals(number).name if number else None
+
+
+# ── child processes ──────────────────────────────────────────────────────────────────────────
+
+
 @dataclass(frozen=True)
 class Ended:
-    """How a run's process ended: its exit code (−n: by signal n), and its last words."""
+    """How a run's process ended: exit code (−n: killed by signal n) and last line of stderr."""
 
     code: int
     words: str = ""
 
     def plainly(self) -> str:
-        """For a process that said nothing."""
+        """Describe the exit code, for a process that printed nothing."""
         names = {int(one): one.name for one in signal.Signals}
-        died = f"killed by {names[-self.code]}" if -self.code in names else ""
-        return died or f"ended with {self.code}"
+        if -self.code in names:
+            return f"killed by {names[-self.code]}"
+        return f"ended with {self.code}"
 
 
 class Child:
-    """The process. Asked to stop, the run saves and ends with 75."""
+    """A process that runs `dna resume FOLDER` and never outlives its parent.
+
+    Asked to stop, the run saves and exits with 75.
+    """
 
     def __init__(self, folder: str, words: Sequence[str] = (), cwd: str | None = None) -> None:
-        self.said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed in `poll`
+        self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed in `poll`
         self.ended: Ended | None = None
         self.process = subprocess.Popen(
             [sys.executable, "-m", "dna", "resume", folder, "--quiet", *words],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=self.said,
-            start_new_session=True,  # Ctrl-C is for the parent, which passes it on
+            stderr=self.stderr,
+            start_new_session=True,  # Ctrl-C goes to the parent, which passes it on
             preexec_fn=partial(_end_with_parent, os.getpid()),
         )
 
     def poll(self) -> Ended | None:
-        """How it ended, once it has."""
+        """Return how the process ended; None while it runs."""
         if self.ended is None and self.process.poll() is not None:
-            self.said.seek(0)
-            lines = self.said.read().decode(errors="replace").strip().splitlines()
-            self.said.close()
-            words = lines[-1].removeprefix("dna: ") if lines else ""
-            self.ended = Ended(self.process.returncode, words)
+            self.stderr.seek(0)
+            lines = self.stderr.read().decode(errors="replace").strip().splitlines()
+            self.stderr.close()
+            last = lines[-1].removeprefix("dna: ") if lines else ""
+            self.ended = Ended(self.process.returncode, last)
         return self.ended
 
     def stop(self) -> None:
-        """Ask it to save and end; it takes the rest of an iteration."""
+        """Ask the run to save and end, which takes the rest of an iteration."""
         self.process.send_signal(signal.SIGTERM)
 
 
 def _end_with_parent(parent: int) -> None:
-    """In the child: be asked to save and end when the parent dies, however it dies."""
+    """Run in the child: request SIGTERM for when the parent dies, however it dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:  # it died before the line above

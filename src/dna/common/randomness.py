@@ -1,4 +1,4 @@
-"""Counter-based randomness: one generator per purpose, keyed by what it is for.
+"""Counter-based random streams: one generator per purpose, keyed by what it is for.
 
 A generator is a pure function of (seed, stream, index…), so a run is a function of its
 configuration and seed, two seeds share no stream, and resuming needs no generator state.
@@ -18,18 +18,18 @@ def _hash(seed: int, stream: str, *index: int) -> bytes:
 
 
 def generator(seed: int, stream: str, *index: int) -> np.random.Generator:
-    """A fresh Philox generator for this purpose; the index is usually the iteration."""
+    """Return a new Philox generator for this purpose; the index is usually the iteration."""
     key = np.frombuffer(_hash(seed, stream, *index)[:16], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def integer(seed: int, stream: str, *index: int) -> int:
-    """A hashed seed in [0, 2³¹) for a library that takes one: environments, torch."""
+    """Return a seed in [0, 2³¹) for libraries that take one: environments, torch."""
     return int.from_bytes(_hash(seed, stream, *index)[:4], "big") >> 1
 
 
 def whole_seed(seed: int) -> int:
-    """A seed as the plain integer that is hashed and written down."""
+    """Check a seed and return it as a plain integer, which is hashed and saved."""
     try:
         number = operator.index(seed)
     except TypeError:

@@ -1,15 +1,16 @@
-"""The only module that writes files: whole or not at all, hashed, and never pickle.
+"""Durable files: written atomically, hashed, read back, and never pickled.
 
-Tensors are safetensors, everything else is JSON or plain text. A folder becomes visible
-under its name only once every file in it is complete, on disk, and was read back. What a
-crash leaves behind has a name that begins with `.partial-`, and is never read.
+The only module that writes files. Tensors are safetensors, everything else is JSON or plain
+text. A folder appears under its name only when every file in it is complete, on disk and was
+read back. Leftovers of a crash have names that begin with `.partial-` and are never read.
+`exchange` replaces several files and folders of a run as one transaction.
 """
 
 import errno
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,28 @@ from uuid import uuid4
 
 from dna.common import syscalls
 from dna.common.errors import StorageFailure
-from dna.common.json_files import JSON_LIMIT, parse_json
 
-#: A folder with a larger file is not ours.
+#: Largest file of a folder that is read.
 FILE_LIMIT = 2**36
-#: Of `manifest.json`.
+#: Largest JSON file that is read.
+JSON_LIMIT = 16 * 2**20
+#: Version of `manifest.json`.
 FORMAT = 2
+#: Prefix of files and folders that are being written.
 PARTIAL = ".partial-"
-#: What a folder is called while another one takes its place.
+#: Prefix of a folder that is being replaced.
 REPLACED = ".replaced-"
+#: Folder of a transaction that is decided but may not be complete.
+NEXT = ".next"
+#: Inside it: the new files, the old ones, and the list of both.
+NEW = "new"
+OLD = "old"
+LIST = "list.json"
 
 
 @contextmanager
-def reported(path: Path) -> Iterator[None]:
-    """What the system says of a file, as an error of ours."""
+def storage_errors(path: Path) -> Iterator[None]:
+    """Convert an OSError into a StorageFailure that names the file."""
     try:
         yield
     except OSError as error:
@@ -39,20 +48,14 @@ def reported(path: Path) -> Iterator[None]:
         raise StorageFailure(text) from error
 
 
-def make_folder(path: Path) -> None:
-    """Create a folder and its parents."""
-    with reported(path):
-        missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
-        for folder in reversed(missing):
-            syscalls.mkdir(folder)
-            sync_folder(folder.parent)  # or a power failure may take it away with its content
+# ── single files ─────────────────────────────────────────────────────────────────────────────
 
 
 def write(path: Path, data: bytes) -> None:
-    """Replace a file atomically: a reader sees the old bytes or the new, never a half."""
+    """Replace a file atomically: a reader sees the old bytes or the new, never a part."""
     make_folder(path.parent)
     partial = partial_name(path.parent)
-    with reported(path):
+    with storage_errors(path):
         try:
             _create(partial, data)
             syscalls.rename(partial, path)
@@ -63,49 +66,120 @@ def write(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A JSON file for people: indented, one trailing newline."""
+    """Write a JSON file for people: indented, one trailing newline."""
     write(path, _json_bytes(value))
+
+
+def read(path: Path, limit: int = FILE_LIMIT) -> bytes:
+    """Read a whole file of at most `limit` bytes; retry an I/O error twice."""
+    with storage_errors(path):
+        for retry in (True, True, False):
+            try:
+                return syscalls.read(path, limit)
+            except OverflowError:
+                raise StorageFailure(f"{path}: larger than it should be") from None
+            except OSError as error:
+                if error.errno != errno.EIO or not retry:
+                    raise
+    raise AssertionError
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, bounded in size and depth, without duplicate names."""
+    return parse_json(read(path, JSON_LIMIT), path)
+
+
+def parse_json(data: bytes, path: Path) -> Any:
+    """Parse the bytes of a JSON file as `read_json` does; `path` is named in errors."""
+    if len(data) > JSON_LIMIT:
+        raise StorageFailure(f"{path}: larger than it should be")
+    try:
+        return json.loads(data, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        text = str(error) if isinstance(error, _DuplicateName) else "not JSON"
+        raise StorageFailure(f"{path}: {text}") from error
+
+
+class _DuplicateName(ValueError):
+    """A name that appears twice in a JSON object."""
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise _DuplicateName(f"{duplicate[:60]!r} is given twice")
+    return found
+
+
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _create(path: Path, data: bytes) -> None:
+    fd = syscalls.create(path)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[syscalls.write(fd, rest) :]
+        syscalls.fsync(fd)
+    finally:
+        syscalls.close(fd)
+
+
+# ── folders ──────────────────────────────────────────────────────────────────────────────────
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents."""
+    with storage_errors(path):
+        missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+        for folder in reversed(missing):
+            syscalls.mkdir(folder)
+            sync_folder(folder.parent)  # else a power failure may take it with its content
 
 
 def write_folder(
     folder: Path, files: Mapping[str, bytes], about: dict[str, Any] | None = None
 ) -> None:
-    """Write a folder of files with a manifest of their sizes and sha256, then show it."""
+    """Write a folder of files with a manifest of their sizes and sha256, then publish it."""
     partial = begin_folder(folder)
     try:
-        show_folder(partial, folder, add_files(partial, folder, files), about)
+        publish_folder(partial, folder, add_files(partial, folder, files), about)
     except BaseException:
         discard(partial)
         raise
 
 
 def begin_folder(folder: Path) -> Path:
-    """An empty folder beside it, which nobody reads."""
+    """Create an empty partial folder beside `folder`."""
     make_folder(folder.parent)
-    with reported(folder):
-        syscalls.mkdir(partial := partial_name(folder.parent))
+    partial = partial_name(folder.parent)
+    with storage_errors(folder):
+        syscalls.mkdir(partial)
     return partial
 
 
 def add_files(partial: Path, folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Write files of what is going to be `folder`; their lines of the manifest."""
-    with reported(folder):
+    """Write files into the partial folder of `folder`; return their manifest entries."""
+    with storage_errors(folder):
         for name, data in files.items():
             _create(partial / name, data)
     return {n: {"bytes": len(data), "sha256": _sha256(data)} for n, data in files.items()}
 
 
-def show_folder(
+def publish_folder(
     partial: Path, folder: Path, listed: dict[str, Any], about: dict[str, Any] | None = None
 ) -> None:
-    """Write the manifest, check every file, and give the folder its name."""
+    """Write the manifest, verify every file, and rename the partial folder to `folder`."""
     old = folder.with_name(f"{REPLACED}{folder.name}")
     manifest = {"format": FORMAT, "files": listed, "about": about or {}}
-    with reported(folder):
+    with storage_errors(folder):
         try:
             _create(partial / "manifest.json", _json_bytes(manifest))
             sync_folder(partial)
-            read_folder(partial)  # what the disk gives back is what it was given
+            read_folder(partial)  # verify what the disk returns
             if folder.exists():
                 remove(old)
                 syscalls.rename(folder, old)
@@ -121,74 +195,45 @@ def show_folder(
 def read_folder(
     folder: Path, only: Collection[str] | None = None, limit: int = FILE_LIMIT
 ) -> dict[str, bytes]:
-    """The files of `write_folder`, or some of them, each checked against the manifest."""
+    """Read the files of `write_folder`, or some of them, and check them by the manifest."""
     if folder.is_symlink():
-        raise StorageFailure(f"{folder}: is a link; a folder of ours never is")
+        raise StorageFailure(f"{folder}: is a link, not a folder written by ppo-dna")
     files = {}
     for name, expected in read_manifest(folder)["files"].items():
         if only is not None and name not in only:
             continue
-        data = files[name] = read(folder / name, limit=min(expected["bytes"], limit))
+        data = read(folder / name, limit=min(expected["bytes"], limit))
         if len(data) != expected["bytes"] or _sha256(data) != expected["sha256"]:
             raise StorageFailure(f"{folder / name}: damaged (not what the manifest says)")
+        files[name] = data
     return files
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What a folder says it holds; names that lead out of it are refused."""
+    """Read and check the manifest of a folder; names that lead out of it are refused."""
     manifest = read_json(folder / "manifest.json")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-        raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
+        raise StorageFailure(f"{folder}: its manifest.json was not written by ppo-dna")
     if manifest["format"] != FORMAT:
         age = "a newer" if manifest["format"] > FORMAT else "an older"
         raise StorageFailure(f"{folder}: written by {age} version of ppo-dna")
     listed = manifest.get("files")
     if not isinstance(listed, dict) or not isinstance(manifest.get("about"), dict):
-        raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
+        raise StorageFailure(f"{folder}: its manifest.json was not written by ppo-dna")
     for name, expected in listed.items():
         if Path(name).name != name or "\0" in name:
             raise StorageFailure(f"{folder}: its manifest names a file outside of it")
         size = expected.get("bytes") if isinstance(expected, dict) else None
         if not isinstance(size, int) or size < 0 or "sha256" not in expected:
-            raise StorageFailure(f"{folder}: its manifest.json is not one of ours")
+            raise StorageFailure(f"{folder}: its manifest.json was not written by ppo-dna")
     return manifest
 
 
-def read(path: Path, limit: int = FILE_LIMIT) -> bytes:
-    """A whole file, unless it is larger than it may be; a disk that stumbles is asked again."""
-    with reported(path):
-        for again in (True, True, False):
-            try:
-                return syscalls.read(path, limit)
-            except OverflowError:
-                raise StorageFailure(f"{path}: larger than it should be") from None
-            except OSError as error:
-                if error.errno != errno.EIO or not again:
-                    raise
-    raise AssertionError
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file of ours: not too large, nor too deep, and no name twice."""
-    return parse_json(read(path, JSON_LIMIT), path)
-
-
-def remove(path: Path) -> None:
-    """Delete a file, or a folder and all in it, if it is there; links are not followed."""
-    with reported(path):
-        if path.is_dir() and not path.is_symlink():
-            for inner in sorted(path.iterdir()):
-                remove(inner)
-            syscalls.rmdir(path)
-        elif path.is_symlink() or path.exists():
-            syscalls.unlink(path)
-
-
 def recover(folder: Path) -> None:
-    """Give back its name to what was about to be replaced in here when a crash came."""
+    """Undo replacements inside a folder that a crash interrupted between two renames."""
     for old in folder.glob(f"{REPLACED}*"):
         name = folder / old.name.removeprefix(REPLACED)
-        with reported(name):
+        with storage_errors(name):
             if not name.exists():
                 syscalls.rename(old, name)
                 sync_folder(folder)
@@ -197,50 +242,114 @@ def recover(folder: Path) -> None:
 def set_aside(path: Path) -> Path:
     """Rename what cannot be used, so that it is neither read again nor lost."""
     aside = path.with_name(f"damaged-{path.name}-{uuid4().hex[:6]}")
-    with reported(path):
+    with storage_errors(path):
         syscalls.rename(path, aside)
     return aside
 
 
-def partial_name(folder: Path) -> Path:
-    """A name in this folder that nobody reads."""
-    return folder / f"{PARTIAL}{uuid4().hex}"
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with its content, if it exists; links are not followed."""
+    with storage_errors(path):
+        if path.is_dir() and not path.is_symlink():
+            for inner in sorted(path.iterdir()):
+                remove(inner)
+            syscalls.rmdir(path)
+        elif path.is_symlink() or path.exists():
+            syscalls.unlink(path)
 
 
 def discard(path: Path) -> None:
-    """Clean up as far as possible: what stays has a name that nobody reads."""
+    """Delete a partial file or folder as far as possible; what remains is never read."""
     with suppress(StorageFailure):
         remove(path)
 
 
-def _json_bytes(value: Any) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
+def partial_name(folder: Path) -> Path:
+    """Return a new name in this folder that is never read."""
+    return folder / f"{PARTIAL}{uuid4().hex}"
 
 
-def _create(path: Path, data: bytes) -> None:
-    fd = syscalls.create(path)
+def sync_folder(folder: Path) -> None:
+    """Wait until the entries of a folder are on the disk."""
+    fd = os.open(folder, os.O_RDONLY)
     try:
-        _write_all(fd, data)
         syscalls.fsync(fd)
     finally:
         syscalls.close(fd)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Until every byte is written."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[syscalls.write(fd, rest) :]
 
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    fd = os.open(folder, os.O_RDONLY)
+# ── transactions ─────────────────────────────────────────────────────────────────────────────
+
+
+def exchange(folder: Path, fill: Callable[[Path], None], names: Sequence[str]) -> None:
+    """Replace everything under these names by what `fill` writes into an empty folder.
+
+    The new files are written to a folder of their own, beside a list of what changes. Renaming
+    that folder to `.next` commits the transaction: whoever takes the run's lock completes it,
+    by renames that may be repeated. Before that the run is unchanged. The caller holds the
+    folder's lock; names that `fill` does not write are removed, in this order.
+    """
+    for left in folder.glob(f"{PARTIAL}*"):
+        discard(left)  # it can be as large as the run
+    partial = begin_folder(folder / NEXT)
     try:
-        syscalls.fsync(fd)
-    finally:
-        syscalls.close(fd)
+        for part in (NEW, OLD):
+            make_folder(partial / part)
+        fill(partial / NEW)
+        coming = [name for name in names if (partial / NEW / name).exists()]
+        going = [name for name in names if name not in coming]
+        write_json(partial / LIST, {"bring": coming, "drop": going})
+        with storage_errors(folder):
+            syscalls.rename(partial, folder / NEXT)
+            sync_folder(folder)
+    except BaseException:
+        discard(partial)
+        raise
+    finish(folder)
+
+
+def finish(folder: Path) -> None:
+    """Complete a committed transaction, if there is one; the caller holds the lock."""
+    if not pending(folder):
+        return
+    step = folder / NEXT
+    changed = set[Path]()
+    with storage_errors(folder):
+        for number, (name, comes) in enumerate(_listed(step).items()):
+            new = step / NEW / name
+            here = folder / name
+            if comes and not new.exists():
+                continue  # it came before the crash
+            if here.exists() or here.is_symlink():
+                syscalls.rename(here, step / OLD / str(number))
+            if comes:
+                syscalls.rename(new, here)
+            changed.add(here.parent)
+        for place in sorted(changed | {folder}):
+            sync_folder(place)
+        over = partial_name(folder)
+        syscalls.rename(step, over)
+        sync_folder(folder)
+    discard(over)
+
+
+def pending(folder: Path) -> bool:
+    """Whether a committed transaction waits to be completed."""
+    return (folder / NEXT).is_dir() and not (folder / NEXT).is_symlink()
+
+
+def _listed(step: Path) -> dict[str, bool]:
+    """The names that change, and whether a new file replaces them; none leads outside."""
+    tree = read_json(step / LIST)
+    try:
+        names = {**dict.fromkeys(tree["drop"], False), **dict.fromkeys(tree["bring"], True)}
+        parts = [part for name in names for part in name.split("/")]
+    except (TypeError, KeyError, AttributeError):
+        parts = [""]
+    if not all(part.strip(".") and "\0" not in part for part in parts):
+        raise StorageFailure(f"{step / LIST}: not written by ppo-dna")
+    return names

@@ -1,6 +1,6 @@
-"""The system calls that `dna.common.storage` makes, one function each, and nothing more.
+"""The system calls behind `dna.common.storage`, one function each.
 
-They stand alone so that a test can fail, cut short or crash every single one of them.
+They are a module of their own so that tests can make each of them fail, stop short or crash.
 """
 
 import errno
@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-#: What a test may put something else in the place of.
+#: Functions that a fault-injection test may replace.
 OPERATIONS = (
     "create",
     "append_to",
@@ -25,58 +25,58 @@ OPERATIONS = (
 
 
 def create(path: Path) -> int:
-    """A descriptor of a new file; one that exists, or a link, is an error."""
+    """Open a new file for writing; an existing file or a link is an error."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
 
 def append_to(path: Path) -> int:
-    """A descriptor that writes at the end; a link is an error, wherever it leads."""
+    """Open a file for appending; a link is an error."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
     return _plain(os.open(path, flags, 0o666))
 
 
 def write(fd: int, data: bytes | bytearray | memoryview) -> int:
-    """How much was written: perhaps less than asked for."""
+    """Write, and return the number of bytes written: perhaps fewer than given."""
     return os.write(fd, data)
 
 
 def truncate(fd: int, length: int) -> None:
-    """Cut an open file."""
+    """Truncate an open file."""
     os.ftruncate(fd, length)
 
 
 def fsync(fd: int) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
+    """Wait until a file, or the entries of a folder, are on the disk."""
     os.fsync(fd)
 
 
 def close(fd: int) -> None:
-    """Let go of a descriptor."""
+    """Close a descriptor."""
     os.close(fd)
 
 
 def rename(old: Path, new: Path) -> None:
-    """Give a file or folder another name, in one go."""
+    """Rename a file or folder atomically."""
     old.rename(new)
 
 
 def mkdir(path: Path) -> None:
-    """One folder, if it is not there."""
+    """Create one folder unless it exists."""
     path.mkdir(exist_ok=True)
 
 
 def unlink(path: Path) -> None:
-    """Take a name away."""
+    """Delete a file."""
     path.unlink()
 
 
 def rmdir(path: Path) -> None:
-    """Take an empty folder away."""
+    """Delete an empty folder."""
     path.rmdir()
 
 
 def read(path: Path, limit: int) -> bytes:
-    """A whole file, not a link, of at most this many bytes; beyond it, `OverflowError`."""
+    """Read a whole file that is not a link; `OverflowError` beyond this many bytes."""
     fd = _plain(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
     with os.fdopen(fd, "rb") as file:
         if os.fstat(fd).st_size > limit:
@@ -85,7 +85,7 @@ def read(path: Path, limit: int) -> bytes:
 
 
 def _plain(fd: int) -> int:
-    """The descriptor, if it is of a plain file: a pipe or device could keep us waiting."""
+    """Return the descriptor of a regular file or folder; a pipe or device could block."""
     kind = os.fstat(fd).st_mode
     if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
         return fd

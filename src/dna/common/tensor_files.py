@@ -1,4 +1,4 @@
-"""Tensors as the bytes of a safetensors file, and back: no pickle."""
+"""Tensors to the bytes of a safetensors file and back, and names with slashes inside it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,18 +14,18 @@ Array = npt.NDArray[Any]
 
 
 def prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """`name` → `prefix/name`."""
+    """Return the arrays under the names `prefix/name`."""
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
 def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The inverse: what stands under a prefix."""
+    """Return the tensors under a prefix, without it: the inverse of `prefixed`."""
     start = prefix + "/"
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 
 def numbered(tensors: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Tensor]]:
-    """`prefix/3/name` → {3: {name: …}}, in order."""
+    """Group `prefix/3/name` as {3: {name: …}}, in order."""
     groups: dict[int, dict[str, Tensor]] = {}
     for key, tensor in under(tensors, prefix).items():
         index, _, name = key.partition("/")
@@ -34,19 +34,19 @@ def numbered(tensors: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Ten
 
 
 def arrays_of(tensors: dict[str, Tensor]) -> dict[str, Array]:
-    """As numpy sees them."""
+    """Return the tensors as NumPy arrays that share their memory."""
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Tensors as safetensors bytes."""
+    """Serialize tensors in the safetensors format."""
     return safetensors.torch.save(
         {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
     )
 
 
 def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:
-    """The inverse of `tensor_bytes`; `source` names the file in errors."""
+    """Read safetensors bytes; `source` names the file in errors."""
     try:
         return safetensors.torch.load(data)
     except SafetensorError as error:

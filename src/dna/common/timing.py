@@ -1,4 +1,4 @@
-"""Where the wall-clock time of a run goes. Never part of what a run computes."""
+"""Wall-clock time of the parts of a run. Never part of what a run computes."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """Seconds per named part since the last `take`; a part inside another leaves that one."""
+    """Seconds per named part since the last `take`; nested parts count only for themselves."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -17,7 +17,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Add the time spent inside to this part."""
+        """Add the time spent in the block to this part."""
         start = time.perf_counter()
         self.outer.append(part)
         try:
@@ -29,11 +29,11 @@ class Clock:
     def _add(self, part: str, spent: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + spent
         if self.outer:
-            around = self.outer[-1]
-            self.seconds[around] = self.seconds.get(around, 0.0) - spent
+            enclosing = self.outer[-1]
+            self.seconds[enclosing] = self.seconds.get(enclosing, 0.0) - spent
 
     def each(self, part: str, items: Iterable[T]) -> Iterator[T]:
-        """The items, with the time that making them takes on this part."""
+        """Yield the items, and add the time that producing them takes to this part."""
         rest = iter(items)
         while True:
             start = time.perf_counter()
@@ -45,6 +45,7 @@ class Clock:
             yield item
 
     def take(self) -> dict[str, float]:
-        """The split so far; the next one starts from zero."""
-        seconds, self.seconds = self.seconds, {}
+        """Return the seconds so far and start again from zero."""
+        seconds = self.seconds
+        self.seconds = {}
         return seconds

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from dna.common.errors import DnaError, RanksApart
-from dna.common.signals import Stop, name_of, number_of
-from dna.common.storage import add_files, begin_folder, discard, show_folder, write_folder
+from dna.common.process import Stop, signal_name, signal_number
+from dna.common.storage import add_files, begin_folder, discard, publish_folder, write_folder
 from dna.distributed.world import World, revived
 
 T = TypeVar("T")
@@ -70,8 +70,8 @@ def total(world: World, number: int) -> int:
 def asked(world: World, stop: Stop) -> str | None:
     """The signal that asked any of the ranks to stop: all save together, or none."""
     if world.size > 1:
-        numbers = world.gather(np.array(number_of(stop.asked)))
-        found = name_of(max(int(number) for number in numbers))
+        numbers = world.gather(np.array(signal_number(stop.asked)))
+        found = signal_name(max(int(number) for number in numbers))
         if found is not None:  # one that came just now is for the next time
             stop.asked = found
         return found
@@ -113,7 +113,7 @@ def write_together(
         mine = together(world, lambda: add_files(partial, folder, files))
         parts = world.gather_bytes(json.dumps(mine).encode())
         listed = {name: line for part in parts for name, line in json.loads(part).items()}
-        on_first(world, lambda: show_folder(partial, folder, listed, about))
+        on_first(world, lambda: publish_folder(partial, folder, listed, about))
     except BaseException:
         if world.rank == 0:
             discard(partial)

@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from dna.common.errors import Preempted, RanksApart
-from dna.common.signals import stop_signals
+from dna.common.process import stop_signals
 
 #: Seconds between looks.
 PAUSE = 0.02

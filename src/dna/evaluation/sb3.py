@@ -26,8 +26,7 @@ import numpy.typing as npt
 import torch
 
 from dna.common.errors import BadInput, StorageFailure
-from dna.common.json_files import JSON_LIMIT, parse_json
-from dna.common.storage import read
+from dna.common.storage import JSON_LIMIT, parse_json, read
 from dna.config import SGD, Atari, Config, EnvConfig, Joint, Network, Policy, Value
 from dna.config.environments import ATARI
 from dna.envs import Making, make

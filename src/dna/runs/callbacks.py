@@ -14,7 +14,7 @@ import numpy as np
 from dna.algorithm.episodes import Scores
 from dna.algorithm.rollout import Collector
 from dna.common.errors import BadInput
-from dna.common.signals import Stop
+from dna.common.process import Stop
 from dna.config import Config
 from dna.networks.networks import Networks
 from dna.runs.metrics import Row, Sink

@@ -22,8 +22,7 @@ from dna.algorithm.noise_probe import NoiseProbe
 from dna.algorithm.replay import Replay
 from dna.algorithm.rollout import Collector
 from dna.common.errors import EnvironmentFailure, StorageFailure, Unsaveable
-from dna.common.json_files import parse_json
-from dna.common.storage import read_folder, read_manifest, remove
+from dna.common.storage import parse_json, read_folder, read_manifest, remove
 from dna.common.tensor_files import (
     arrays_of,
     numbered,

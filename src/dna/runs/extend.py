@@ -4,7 +4,7 @@ A run's length is a setting, because schedules are stretched over it. To learn l
 therefore another run, which begins with the last checkpoint of the one before: it is given the
 longer configuration's digest, in the same folder. Without schedules the two in a row are, to
 the bit, the run that was long from the start; with them they are not, and `machine.json` says
-so. Either way, what a folder holds is exchanged all at once (`dna.common.transaction`): a
+so. Either way, what a folder holds is exchanged all at once (`dna.common.storage`): a
 crash leaves the one or the other.
 """
 
@@ -14,8 +14,15 @@ from pathlib import Path
 
 from dna.common.errors import BadInput, StorageFailure
 from dna.common.lock import locked
-from dna.common.storage import read, read_folder, read_manifest, recover, write, write_folder
-from dna.common.transaction import exchange
+from dna.common.storage import (
+    exchange,
+    read,
+    read_folder,
+    read_manifest,
+    recover,
+    write,
+    write_folder,
+)
 from dna.config import Config, json_tree
 from dna.config.overrides import digest, tweak
 from dna.runs import checkpoint

@@ -18,11 +18,9 @@ from typing import Any
 
 from dna.common.console import typed
 from dna.common.errors import BadInput, StorageFailure
-from dna.common.json_files import JSON_LIMIT, parse_json
 from dna.common.lock import settle
 from dna.common.messages import quoted
-from dna.common.storage import read, read_json, remove, write_json
-from dna.common.transaction import NEXT
+from dna.common.storage import JSON_LIMIT, NEXT, parse_json, read, read_json, remove, write_json
 from dna.config import Config, json_tree
 from dna.config.overrides import digest, from_tree
 

@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from dna.common.errors import StorageFailure
-from dna.common.json_files import parse_json
-from dna.common.storage import read_folder, write_folder
+from dna.common.storage import parse_json, read_folder, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.config import Config, EnvConfig, Network
 from dna.envs.specs import ActionSpec, ObservationSpec

@@ -17,8 +17,8 @@ from dna.algorithm.returns import estimate
 from dna.algorithm.rollout import Collector
 from dna.common.console import typed
 from dna.common.errors import Preempted
+from dna.common.process import Stop, stop_signals
 from dna.common.randomness import generator, whole_seed
-from dna.common.signals import Stop, stop_signals
 from dna.common.timing import Clock
 from dna.config import Config
 from dna.config.overrides import digest

@@ -135,11 +135,11 @@ def test_a_policy_class_is_not_chosen_here(given, named):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda a: a.learn(total_timesteps=64, progress_bar=True), "it is progress="),
+        (lambda a: a.learn(total_timesteps=64, progress_bar=True), "use progress="),
         (lambda a: a.learn(64, tb_log_name="x"), "name it with folder="),
-        (lambda a: a.learn(64, reset_num_timesteps=False), "learning again goes on"),
+        (lambda a: a.learn(64, reset_num_timesteps=False), r"learn\(\) continues"),
         (lambda a: a.learn(64, foo=1), "learn: no argument 'foo'$"),
-        (lambda a: a.predict(np.zeros(4), action_masks=[1, 1]), "it is action_mask="),
+        (lambda a: a.predict(np.zeros(4), action_masks=[1, 1]), "use action_mask="),
         (lambda a: dna.PPO.load("x", device="cpu"), r"load: no argument 'device'; .*dna\.How"),
     ],
 )

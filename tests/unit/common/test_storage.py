@@ -74,9 +74,9 @@ FILE = {"bytes": 1, "sha256": "0" * 64}
     [
         ({"format": 3, "files": {}, "about": {}}, "a newer version"),
         ({"format": 1, "sha256": {}}, "an older version"),
-        ({"format": 2, "files": []}, "not one of ours"),
-        ({"format": 2, "files": {"a": 7}, "about": {}}, "not one of ours"),
-        ({"format": 2, "files": {"a": {"bytes": -1}}, "about": {}}, "not one of ours"),
+        ({"format": 2, "files": []}, "not written by ppo-dna"),
+        ({"format": 2, "files": {"a": 7}, "about": {}}, "not written by ppo-dna"),
+        ({"format": 2, "files": {"a": {"bytes": -1}}, "about": {}}, "not written by ppo-dna"),
         ({"format": 2, "files": {"../secret": FILE}, "about": {}}, "outside of it"),
         ({"format": 2, "files": {"gone": FILE}, "about": {}}, "gone"),
         ({"format": 2, "files": {"a": FILE}, "about": {}}, "damaged"),

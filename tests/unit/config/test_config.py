@@ -176,7 +176,7 @@ def test_unknown_keys_in_a_tree_are_refused():
     with pytest.raises(BadInput, match=r"^xyzzy: no such setting$"):
         from_tree(tree)
     tree = json_tree(DNA) | {"device": "cpu"}
-    with pytest.raises(BadInput, match=r"^device: no such setting; it is .* --device$"):
+    with pytest.raises(BadInput, match=r"^device: no such setting; use .* --device$"):
         from_tree(tree)
     tree = json_tree(DNA)
     tree["phases"][1]["sgd"]["epoch"] = 1

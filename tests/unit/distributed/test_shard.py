@@ -13,7 +13,7 @@ from dna.algorithm.episodes import RankScores, Scores
 from dna.algorithm.replay import Replay
 from dna.algorithm.returns import explained_variance, normalized
 from dna.common.errors import BadInput, RanksApart, StorageFailure
-from dna.common.signals import Stop
+from dna.common.process import Stop
 from dna.common.storage import read_folder
 from dna.config import SGD, Policy
 from dna.distributed.collectives import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dna.common.errors import StorageFailure
-from dna.common.storage import reported
+from dna.common.storage import storage_errors
 from dna.evaluation.report.series import Array
 
 #: More names than this are not a run's metrics.
@@ -36,7 +36,7 @@ class Columns:
         if not self.path.is_file():
             self._forget()
             return
-        with reported(self.path):
+        with storage_errors(self.path):
             if self.path.stat().st_size < self.read:
                 self._forget()
             continued = self.read > 0

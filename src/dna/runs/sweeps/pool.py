@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dna.common.console import typed
 from dna.common.errors import BadInput, DnaError, FolderBusy, Preempted
 from dna.common.lock import check_unlocked
-from dna.common.process import Ended
-from dna.common.signals import stop_signals
+from dna.common.process import Ended, stop_signals
 from dna.runs.folder import RunFolder
 from dna.runs.sweeps.task import Place, Task, look
 

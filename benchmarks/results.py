@@ -22,7 +22,7 @@ from dna.paper.experiments.output import verdict_rows, verdicts
 from dna.paper.experiments.plan import SCALES, Limits
 from dna.paper.experiments.results import Results
 from dna.paper.experiments.tables import head, markdown, tables
-from dna.runs.machine import describe
+from dna.runs.reproducibility import describe
 
 BEGIN, END = "<!-- experiments -->", "<!-- /experiments -->"
 KEPT, IMAGES, DOCUMENT = Path("results"), Path("docs/img"), Path("docs/results.md")

@@ -26,7 +26,7 @@ from dna.networks.networks import Networks
 from dna.networks.normalizers import RunningMoments
 from dna.runs import checkpoint, retention
 from dna.runs.folder import RunFolder
-from dna.runs.retention import Keeper, Mark, kept
+from dna.runs.retention import Mark, Saver, kept
 from dna.runs.setup import How, build_environments
 from dna.runs.train import Run, train
 from helpers import environment, tiny
@@ -146,7 +146,7 @@ def test_a_damaged_checkpoint_is_named_put_aside_and_the_one_before_used(tmp_pat
         train(config, 0, tmp_path / "run", how=how)
     words = [str(one.message) for one in said]
     assert any("not used" in text and str(path) in text for text in words)
-    assert any("going on from" in text and before in text for text in words)
+    assert any("resuming from" in text and before in text for text in words)
     aside = list((tmp_path / "run" / "checkpoints").glob(f"damaged-{newest}-*"))
     assert len(aside) == 1
     assert everything(tmp_path / "run") == everything(tmp_path / "whole")
@@ -174,13 +174,21 @@ NOT_SAVED = {
     "Run.how": "how, not what; threads and device are in `setting`",
     "Run.networks": "saved by its own",
     "Run.clock": "wall-clock",
-    "Run.weights": "the memory of the networks' weights",
-    "Run.steps": "hold an optimizer each, which is saved, and what was compiled",
+    "Run.learner": "saved by its own",
+    "Run.check_held": "of this process",
+    "Learner.weights": "the memory of the networks' weights",
+    "Learner.steps": "hold an optimizer each, which is saved, and what was compiled",
     "Run.collector": "saved by its own",
-    "Run.replay": "saved by its own",
-    "Run.keeper": "next save follows from the interactions; failures are of this process",
-    "Run.account": "in machine.json, written anew by every process",
-    "Run.journal": "the lengths of its files are saved",
+    "Learner.replay": "saved by its own",
+    "Run.saver": "next save follows from the interactions; failures are of this process",
+    "Run.machine": "saved by its own",
+    "MachineRecord.folder": "where the checkpoint is",
+    "MachineRecord.how": "how, not what; threads and device are in `setting`",
+    "MachineRecord.device": "in `setting`",
+    "MachineRecord.packages": "in `setting`",
+    "MachineRecord.compiled": "in `setting`",
+    "MachineRecord.facts": "in machine.json, written anew by every process",
+    "Run.recorder": "the lengths of its files are saved",
     "Run.callbacks": "the user's own, given anew to every process",
     "Run.world": "of this process; how many ranks there are is in `setting`",
     "Collector.watch": "of this process",
@@ -225,7 +233,7 @@ NOT_SAVED = {
 SAVED = {
     "Run.iteration": "iteration",
     "Run.resumes": "resumes",
-    "Run.inexact": "inexact",
+    "MachineRecord.inexact": "inexact",
     "Collector.reward_normalizer": "collector/reward/",
     "Collector.penalty": "collector/penalty/",
     "Collector.scores": "collector/scores/",
@@ -233,7 +241,7 @@ SAVED = {
     "Collector.elapsed": "collector/now/elapsed",
     "Collector.resetting": "collector/now/resetting",
     "Replay.rollouts": "replay/",
-    "Run.probe": "noise/",
+    "Learner.probe": "noise/",
     "Probe.scales": "noise/",
     "Probe.measured": "noise/",
     "NoiseScale.averages": "noise/",
@@ -264,9 +272,11 @@ def test_every_attribute_is_saved_or_has_a_reason(tmp_path):
     state = (folder / "state.json").read_text()
     env = build_environments(config, 0, 0, QUIET, None)
     run = Run(config, 0, RunFolder(tmp_path), env, QUIET)
-    assert run.probe is not None
-    objects = {"Run": run, "Collector": run.collector, "Replay": run.replay}
-    objects |= {"Probe": run.probe, "NoiseScale": run.probe.scales["policy"]}
+    learner = run.learner
+    assert learner.probe is not None
+    objects = {"Run": run, "MachineRecord": run.machine, "Learner": learner}
+    objects |= {"Collector": run.collector, "Replay": learner.replay}
+    objects |= {"Probe": learner.probe, "NoiseScale": learner.probe.scales["policy"]}
     objects |= {"Networks": run.networks, "Normalizer": run.networks.normalizer}
     objects |= {"GymVector": env}
     found = {f"{kind}.{name}" for kind, one in objects.items() for name in attributes(one)}
@@ -466,7 +476,7 @@ def test_nothing_listens_while_a_run_trains(tmp_path):
 
 
 def test_a_checkpoint_is_due_by_interactions(tmp_path):
-    keeper = Keeper(tmp_path, total=1000, every=None)
-    keeper.begin(None)
-    assert [keeper.due(i) for i in (99, 100, 999, 1000)] == [False, True, True, False]
+    saver = Saver(tmp_path, total=1000, every=None)
+    saver.begin(None)
+    assert [saver.due(i) for i in (99, 100, 999, 1000)] == [False, True, True, False]
     assert digest(tiny(), 0) != digest(tiny(), 1)

@@ -76,7 +76,7 @@ def test_a_run_that_was_over_is_not_begun_again_by_itself(run, every, gone):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     left = [name for name in (*LOGS, "policy/policy.safetensors") if (run / name).exists()]
     before = bytes_of(run, *left)
-    with pytest.raises(StorageFailure, match="has no checkpoint that could be used"):
+    with pytest.raises(StorageFailure, match="has no checkpoint that can be used"):
         train(CONFIG, 3, run, how=How(checkpoint_every=every, tensorboard=False, threads=1))
     assert bytes_of(run, *left) == before
 

@@ -47,7 +47,7 @@ def resumed(folder):
 
 
 def passed_over(folder, why):
-    going_on = pytest.warns(RuntimeWarning, match="going on from")
+    going_on = pytest.warns(RuntimeWarning, match="resuming from")
     with going_on, pytest.warns(RuntimeWarning, match=why):
         return resumed(folder)["interactions"]
 
@@ -63,7 +63,7 @@ def rewritten(folder, change, name=None):
 def test_a_run_whose_checkpoints_are_gone_does_not_start_over_by_itself(cut):
     before = (cut / "metrics.jsonl").read_bytes()
     shutil.rmtree(cut / "checkpoints")
-    with pytest.raises(StorageFailure, match="has no checkpoint that could be used"):
+    with pytest.raises(StorageFailure, match="has no checkpoint that can be used"):
         resumed(cut)
     assert (cut / "metrics.jsonl").read_bytes() == before
     train(CONFIG, 3, cut, how=How(tensorboard=False, threads=1, restart=True))
@@ -72,7 +72,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_start_over_by_itself(cut):
 def test_damaged_checkpoints_that_were_put_aside_count_as_checkpoints(cut):
     for name in checkpoint.names(cut):
         (cut / "checkpoints" / name).rename(cut / "checkpoints" / f"damaged-{name}-0")
-    with pytest.raises(StorageFailure, match="has no checkpoint that could be used"):
+    with pytest.raises(StorageFailure, match="has no checkpoint that can be used"):
         resumed(cut)
 
 
@@ -292,7 +292,7 @@ def test_an_empty_lock_is_nobodys(tmp_path):
 def test_an_old_checkpoint_that_talks_nonsense_does_not_end_the_run(cut):
     path = cut / "checkpoints" / checkpoint.names(cut)[0] / "state.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"score": "high"}))
-    with pytest.warns(RuntimeWarning, match="stays: score 'high'"):
+    with pytest.warns(RuntimeWarning, match="is kept: score 'high'"):
         assert resumed(cut)["interactions"] == 768
 
 
@@ -474,6 +474,6 @@ def test_a_kill_between_two_names_loses_neither(cut, monkeypatch):
 def test_learning_longer_does_not_clear_what_may_be_lost(cut):
     shutil.rmtree(cut / "checkpoints")
     before = (cut / "metrics.jsonl").read_bytes()
-    with pytest.raises(StorageFailure, match="has no checkpoint that could be used"):
+    with pytest.raises(StorageFailure, match="has no checkpoint that can be used"):
         lengthened(RunFolder(cut), 999)
     assert (cut / "metrics.jsonl").read_bytes() == before

@@ -81,7 +81,7 @@ EXHIBITS = [
     Exhibit(
         "counters are not restored",
         "runs/train.py",
-        "            self.iteration = saved.iteration\n",
+        "        self.iteration = saved.iteration\n",
         "",
         CARTPOLE,
     ),

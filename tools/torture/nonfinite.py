@@ -27,7 +27,7 @@ def _weight(network: str, which: int) -> Place:
 
 def _moment(phase: str, slot: str) -> Place:
     def poison(run: Run, bad: float) -> None:
-        (state,) = run.steps[phase].optimizer.state.values()
+        (state,) = run.learner.steps[phase].optimizer.state.values()
         state[slot][0] = bad
 
     return f"{phase} {slot}", poison

@@ -22,7 +22,7 @@ from dna.distributed.world import backends
 from dna.envs import Making, Step, VectorEnv, make
 from dna.envs.factory import factory
 from dna.envs.procgen import load_qt
-from dna.runs.machine import versions
+from dna.runs.reproducibility import versions
 
 #: Extra → the modules it brings and what they are for.
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {

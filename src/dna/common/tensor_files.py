@@ -49,5 +49,5 @@ def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:
     """Read safetensors bytes; `source` names the file in errors."""
     try:
         return safetensors.torch.load(data)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that torch has not
         raise StorageFailure(f"{source}: not a safetensors file ({error})") from error

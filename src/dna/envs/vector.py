@@ -158,12 +158,13 @@ class VectorAdapter:
         """Into a vector environment made alike."""
         own = ("resetting", "legal")
         rest = {name: array for name, array in state.items() if name not in own}
-        try:
-            graph.load(self.env, rest)
-        except graph.Mismatch as error:
-            raise EnvironmentFailure(f"{self.name}: {error}") from error
-        self.resetting[:] = state["resetting"]
-        self.legal = state["legal"].copy() if self._obs.spec.masked else None
+        with guard(self.name):
+            try:
+                graph.load(self.env, rest)
+            except graph.Mismatch as error:
+                raise EnvironmentFailure(f"{self.name}: {error}") from error
+            self.resetting[:] = state["resetting"]
+            self.legal = state["legal"].copy() if self._obs.spec.masked else None
 
     def picture(self) -> Array:
         """Their pictures have no common form."""

@@ -92,17 +92,17 @@ def _measure(
     run: Run, rollouts: int, sizes: Sizes, told: Callable[[int], None]
 ) -> dict[str, list[Estimate]]:
     found: dict[str, list[Estimate]] = {phase.name: [] for phase in run.config.phases}
-    run.replay.clear()
+    run.learner.replay.clear()
     for number in range(rollouts):
         rollout = run.collector.collect(run.iteration + number, run.clock)
         experience, _ = estimate(rollout, run.networks, run.config.returns)
-        run.replay.add(experience)
+        run.learner.replay.add(experience)
         for phase in run.config.phases:
             data = experience
             if phase.reads == "replay":
                 if number < rollouts - 1:
                     continue  # once, over all that was collected
-                data = run.replay.experience(len(run.replay.rollouts))
+                data = run.learner.replay.experience(len(run.learner.replay.rollouts))
             found[phase.name].append(one_estimate(run, phase, data, sizes, number))
         told(number + 1)
     return found

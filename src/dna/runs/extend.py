@@ -27,7 +27,7 @@ from dna.config import Config, json_tree
 from dna.config.overrides import digest, tweak
 from dna.runs import checkpoint
 from dna.runs.folder import OWN, RunFolder
-from dna.runs.retention import check_may_start_over, check_nothing_lost
+from dna.runs.start import check_may_start_over, check_nothing_lost
 
 #: What speaks of the shorter run only.
 STALE = ("done", "policy", "eval.json", "curve.png", "episode.mp4", "report.html")
@@ -61,7 +61,7 @@ def lengthened(run: RunFolder, asked: int | None) -> Config:
         if longer == config:
             return config
         if saved is None:
-            check_may_start_over(run.path, config, None)
+            check_may_start_over(run, config, None)
             run.clear()
             return longer
         _check_replay(config, saved)
@@ -163,7 +163,7 @@ def _newest(run: RunFolder) -> Path | None:
     if rejected:
         raise StorageFailure(f"{run.path}: no checkpoint can be used ({rejected[0]})")
     if not checkpoint.only_policy(run.path):
-        check_nothing_lost(run.path, config, None)
+        check_nothing_lost(run, config, None)
     return None
 
 

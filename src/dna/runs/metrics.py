@@ -1,7 +1,8 @@
-"""What a run writes while it runs: metrics, episodes, timings.
+"""What a run records while it trains: metrics, episodes and timings.
 
 `metrics.jsonl` and `episodes.csv` hold only what the run computed, so that they are equal to
-the byte for equal (config, seed); wall-clock goes to `timings.jsonl`.
+the byte for equal (config, seed); wall-clock times go to `timings.jsonl`. TensorBoard and other
+trackers are in `dna.runs.trackers`.
 """
 
 import json
@@ -12,11 +13,12 @@ from typing import Protocol
 
 from dna.algorithm.episodes import Episode, Scores
 from dna.common.append_log import AppendLog, changed
+from dna.config import Config
 
 
 @dataclass(frozen=True)
 class Row:
-    """One iteration."""
+    """The record of one iteration."""
 
     iteration: int
     interactions: int
@@ -31,11 +33,13 @@ class Row:
     finished: tuple[Episode, ...]
 
 
-class Pace:
-    """Makes rows of iterations, and knows how fast they follow each other."""
+class RowMaker:
+    """Makes the rows of a run, and measures its speed."""
 
     def __init__(self, total: int, interactions: int) -> None:
-        self.total, self.interactions, self.first = total, interactions, interactions
+        self.total = total
+        self.interactions = interactions
+        self.first = interactions
         self.start = self.last = time.perf_counter()
         self.spent = 0.0  # seconds, without compiling
 
@@ -46,10 +50,12 @@ class Pace:
         metrics: dict[str, float],
         seconds: dict[str, float],
     ) -> Row:
-        """The iteration that has just ended; compiling is not counted as its time."""
-        now, done = time.perf_counter(), scores.interactions - self.interactions
+        """Make the row of the iteration that has just ended; compiling is not timed."""
+        now = time.perf_counter()
+        done = scores.interactions - self.interactions
         spent = now - self.last - seconds.get("compile", 0.0)
-        self.last, self.interactions = now, scores.interactions
+        self.last = now
+        self.interactions = scores.interactions
         self.spent += spent
         return Row(
             iteration=iteration,
@@ -72,32 +78,45 @@ class Pace:
 
 
 class Sink(Protocol):
-    """Something that is told of every iteration."""
+    """Receives every iteration of a run."""
 
     def start(self) -> None:
-        """The run is about to begin: its settings and environments are good."""
+        """Begin: the run's settings are valid and its environments are built."""
 
     def write(self, row: Row) -> None:
-        """One more iteration."""
+        """Record one iteration."""
 
     def close(self) -> None:
-        """No more iterations."""
+        """End: no more iterations."""
 
 
-class Files:
+class LogSink(Sink, Protocol):
+    """A sink with files of its own, which are truncated to a checkpoint on resume."""
+
+    def missing(self) -> list[str]:
+        """One line per file that was shorter than its checkpoint says."""
+
+    def changed(self) -> list[str]:
+        """One line per file that another process changed since the last call."""
+
+    def sync(self) -> dict[str, int]:
+        """Flush everything to disk; returns the lengths for a checkpoint."""
+
+
+class MetricsFiles:
     """`metrics.jsonl`, `episodes.csv` and `timings.jsonl` of a run's folder."""
 
     NAMES = ("metrics.jsonl", "episodes.csv", "timings.jsonl")
 
     def __init__(self, folder: Path, lengths: dict[str, int] | None = None) -> None:
-        """`lengths`: cut the files back to a checkpoint; None: start them anew."""
+        """`lengths`: truncate the files to a checkpoint; None: start them anew."""
         keep = lengths or {}
         self.logs = {name: AppendLog(folder / name, keep.get(name, 0)) for name in self.NAMES}
         if not keep:
             self.logs["episodes.csv"].write("interactions,agent,score,length")
 
     def start(self) -> None:
-        """The files are open already."""
+        """Do nothing: the files are open already."""
 
     def write(self, row: Row) -> None:
         """Append one iteration to each file."""
@@ -114,18 +133,57 @@ class Files:
             log.flush()
 
     def missing(self) -> list[str]:
-        """Files that were shorter than the checkpoint says: somebody cut them."""
+        """One line per file that was shorter than its checkpoint says."""
         return [f"{name} was cut short" for name, log in self.logs.items() if log.missing]
 
     def changed(self) -> list[str]:
-        """Files that somebody cut or wrote to since this was last asked."""
+        """One line per file that another process changed since the last call."""
         return changed(self.logs)
 
     def sync(self) -> dict[str, int]:
-        """Everything on disk; the lengths a checkpoint remembers."""
+        """Flush everything to disk; returns the lengths for a checkpoint."""
         return {name: log.sync() for name, log in self.logs.items()}
 
     def close(self) -> None:
         """Close the files."""
         for log in self.logs.values():
             log.close()
+
+
+class Recorder:
+    """The log files and TensorBoard events of a run.
+
+    Empty until it is opened, which only the first rank does.
+    """
+
+    def __init__(self, folder: Path, config: Config, seed: int, *, tensorboard: bool) -> None:
+        self.folder = folder
+        self.config = config
+        self.seed = seed
+        self.tensorboard = tensorboard
+        self.sinks: list[LogSink] = []
+
+    def open(self, lengths: dict[str, int] | None, interactions: int) -> list[str]:
+        """Start the logs, or truncate them to a checkpoint's lengths.
+
+        Returns one line for each that is shorter than that.
+        """
+        self.sinks = [MetricsFiles(self.folder, lengths)]
+        if self.tensorboard:
+            from dna.runs.trackers import TensorBoard
+
+            self.sinks.append(
+                TensorBoard(self.folder, self.config, self.seed, lengths or {}, interactions)
+            )
+        return [line for sink in self.sinks for line in sink.missing()]
+
+    def changed(self) -> list[str]:
+        """One line per file that another process changed since the last call."""
+        return [line for sink in self.sinks for line in sink.changed()]
+
+    def sync(self) -> dict[str, int]:
+        """Flush everything to disk; returns the lengths for a checkpoint."""
+        lengths: dict[str, int] = {}
+        for sink in self.sinks:
+            lengths |= sink.sync()
+        return lengths

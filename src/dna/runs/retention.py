@@ -1,10 +1,8 @@
-"""When to save, what to do when that fails, and which checkpoints to keep.
+"""Decide when a run saves a checkpoint, and which checkpoints are deleted.
 
-Kept are the newest three, the best score, and the first of every tenth of the run.
+Kept are the newest three, the one with the best score, and the first of every tenth of the run.
 """
 
-import functools
-import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dna.common.errors import StorageFailure
-from dna.common.storage import PARTIAL, REPLACED, read, read_json, recover, remove, set_aside
-from dna.config import Config
-from dna.distributed.collectives import texts, together
+from dna.common.storage import PARTIAL, REPLACED, read_json, recover, remove, set_aside
 from dna.distributed.world import SOLO, World
 from dna.runs import checkpoint
-from dna.runs.folder import RunFolder
 
-#: Newest checkpoints to keep, and how often saving may fail before the run gives up.
-NEWEST, TRIES = 3, 3
-#: Seconds between tries when the run cannot wait for its next iteration.
+#: Number of newest checkpoints to keep.
+NEWEST = 3
+#: Failed saves in a row after which the run gives up.
+TRIES = 3
+#: Seconds between attempts when the run cannot wait for its next iteration.
 PAUSES = (0.1, 1.0)
 
 
@@ -36,7 +33,7 @@ class Mark:
 
 
 def kept(marks: Mapping[str, Mark], total: int) -> set[str]:
-    """Names of the checkpoints to keep, of a run of `total` interactions."""
+    """Return the names of the checkpoints to keep, of a run of `total` interactions."""
     ordered = sorted(marks, key=lambda name: marks[name].interactions)
     keep = set(ordered[-NEWEST:])
     light = [name for name in ordered if not marks[name].replay]
@@ -49,50 +46,46 @@ def kept(marks: Mapping[str, Mark], total: int) -> set[str]:
     return keep | set(tenths.values())
 
 
-def _mark(name: str, state: Any) -> Mark:
-    """What a checkpoint says of itself; KeyError or TypeError if that is nonsense."""
-    score, replay = state["score"], state["replay"]
-    if not isinstance(score, float | int | None) or not isinstance(replay, int):
-        raise TypeError(f"score {score!r:.40}, replay {replay!r:.40}")
-    return Mark(int(name), score, replay)
+class Saver:
+    """Saves a run when a checkpoint is due, and deletes those that need not be kept.
 
-
-class Keeper:
-    """Saves a run when it is due, and forgets what need not be kept.
-
-    Of several ranks all save, and fail, together; the first tidies up.
+    All ranks save, and fail, together; rank 0 deletes.
     """
 
     def __init__(
         self, folder: Path, total: int, every: int | None, world: World = SOLO
     ) -> None:
-        self.folder, self.total, self.tidy = folder / "checkpoints", total, world.rank == 0
+        """`every`: interactions between checkpoints; None: a tenth of `total`."""
+        self.folder = folder
+        self.checkpoints = folder / "checkpoints"
+        self.total = total
         self.every = every or max(total // 10, 1)
-        self.next = self.failures = 0
-        #: Makes sure that the run still holds its folder (`dna.common.lock`).
-        self.hold: Callable[[], None] = lambda: None
+        self.deletes = world.rank == 0
+        self.next = 0
+        self.failures = 0
 
     def begin(self, saved: checkpoint.Saved | None) -> None:
-        """Clear away what a crash left; put aside what cannot be used, and say so."""
+        """Remove what a crash left, and set aside checkpoints that cannot be used."""
         self.next = self.every + (saved.interactions if saved else 0)
-        if not self.tidy:
+        if not self.deletes:
             return
-        sweep(self.folder.parent)
-        sweep(self.folder)
-        for reason in saved.rejected if saved else ():
+        remove_leftovers(self.folder)
+        remove_leftovers(self.checkpoints)
+        if saved is None or not saved.rejected:
+            return
+        for reason in saved.rejected:
             warnings.warn(f"not used: {reason}", RuntimeWarning, stacklevel=2)
-        if saved and saved.rejected:
-            for name in checkpoint.names(self.folder.parent):
-                if int(name) > saved.interactions:
-                    set_aside(self.folder / name)
-            warnings.warn(f"going on from {saved.path}", RuntimeWarning, stacklevel=2)
+        for name in checkpoint.names(self.folder):
+            if int(name) > saved.interactions:
+                set_aside(self.checkpoints / name)
+        warnings.warn(f"resuming from {saved.path}", RuntimeWarning, stacklevel=2)
 
     def due(self, interactions: int) -> bool:
-        """Whether it is time; never at the end, when the run saves anyway."""
+        """Whether it is time to save; never at the end, where the run saves anyway."""
         return self.next <= interactions < self.total
 
     def save(self, write: Callable[[], Path], interactions: int) -> None:
-        """Save; a failure is said and tried again after the next iteration."""
+        """Save; after a failure, warn and try again after the next iteration."""
         try:
             write()
         except StorageFailure as error:
@@ -101,11 +94,12 @@ class Keeper:
                 raise
             warnings.warn(f"not saved, trying again: {error}", RuntimeWarning, stacklevel=2)
             return
-        self.failures, self.next = 0, interactions + self.every
-        self.forget()
+        self.failures = 0
+        self.next = interactions + self.every
+        self.delete_old()
 
     def save_now(self, write: Callable[[], Path]) -> None:
-        """Save before the process ends: try again at once."""
+        """Save before the process ends; after a failure, try again at once."""
         for pause in PAUSES:
             try:
                 write()
@@ -115,86 +109,40 @@ class Keeper:
                 time.sleep(pause)
         else:
             write()
-        self.forget()
+        self.delete_old()
 
-    def forget(self) -> None:
-        """Delete the checkpoints that need not be kept; one that stays does no harm."""
-        if not self.tidy:
+    def delete_old(self) -> None:
+        """Delete the checkpoints that need not be kept; failing to do so is only a warning."""
+        if not self.deletes:
             return
         marks: dict[str, Mark] = {}
-        for name in checkpoint.names(self.folder.parent):
+        for name in checkpoint.names(self.folder):
             try:
-                marks[name] = _mark(name, read_json(self.folder / name / "state.json"))
-            except (StorageFailure, KeyError, TypeError) as error:
-                warnings.warn(f"{name} stays: {error}", RuntimeWarning, stacklevel=2)
+                state = read_json(self.checkpoints / name / "state.json")
+                marks[name] = _mark(name, state)
+            except StorageFailure as error:
+                warnings.warn(f"{name} is kept: {error}", RuntimeWarning, stacklevel=2)
         try:
             for name in marks.keys() - kept(marks, self.total):
-                remove(self.folder / name)
+                remove(self.checkpoints / name)
         except StorageFailure as error:
-            warnings.warn(f"old checkpoints stay: {error}", RuntimeWarning, stacklevel=2)
+            text = f"old checkpoints were not deleted: {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def sweep(folder: Path) -> None:
-    """Delete what a crash left in a folder: half-written, or replaced by now."""
+def _mark(name: str, state: Any) -> Mark:
+    """Read a checkpoint's mark from its `state.json`."""
+    if not isinstance(state, dict) or not {"score", "replay"} <= state.keys():
+        raise StorageFailure("its state.json has no score and replay")
+    score = state["score"]
+    replay = state["replay"]
+    if not isinstance(score, float | int | None) or not isinstance(replay, int):
+        raise StorageFailure(f"score {score!r:.40}, replay {replay!r:.40}")
+    return Mark(int(name), score, replay)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what a crash left in a folder: half-written, or already replaced."""
     recover(folder)
     for path in (*folder.glob(f"{PARTIAL}*"), *folder.glob(f"{REPLACED}*")):
         remove(path)
-
-
-def restored(
-    saved: checkpoint.Saved, parts: checkpoint.Parts, digest: str
-) -> tuple[checkpoint.Saved, list[str]]:
-    """Go on from this checkpoint, or the newest before it that fits; why it is not exact.
-
-    One that verifies may still not fit, when it was made by hand or by another version.
-    """
-    folder, world = saved.path.parent.parent, parts.collector.world
-    while True:
-        try:
-            found = together(world, functools.partial(checkpoint.restore, saved, parts))
-            return saved, texts(world, found)
-        except StorageFailure as error:
-            older = checkpoint.latest(folder, digest, (*saved.rejected, str(error)), world)
-            assert older is not None  # it raises when all are rejected
-            saved = older
-
-
-def check_nothing_lost(folder: Path, config: Config, every: int | None) -> None:
-    """Of a run without a checkpoint: should it have had one?
-
-    A run that was ended before its first checkpoint has nothing to lose. One whose metrics go
-    beyond that, that has a policy already or has put damaged ones aside, is not thrown away
-    without being told. When its first was due it remembers itself; `every` is for older ones.
-    """
-    asked = RunFolder(folder).machine().get("asked")
-    if isinstance(asked, dict) and "checkpoint_every" in asked:
-        every = asked["checkpoint_every"]
-    damaged = next((folder / "checkpoints").glob("damaged-*"), None)
-    reached = last_interactions(folder / "metrics.jsonl")
-    first = every if isinstance(every, int) else max(config.interactions // 10, 1)
-    due = first + config.batch * (config.replay_length + 1)  # PPG waits for an empty replay
-    if damaged is not None or due <= reached or RunFolder(folder).policy.exists():
-        raise StorageFailure(
-            f"{folder}: its metrics reach {reached:,} interactions, but it has no checkpoint "
-            "that could be used; put its checkpoints back, or start over with --restart"
-        )
-
-
-def check_may_start_over(folder: Path, config: Config, every: int | None) -> None:
-    """The same before it is begun again, which is said."""
-    check_nothing_lost(folder, config, every)
-    if last_interactions(folder / "metrics.jsonl"):
-        text = f"{folder}: no checkpoint yet, starting over"
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
-
-
-def last_interactions(path: Path) -> int:
-    """How far a metrics file goes; 0 if there is none to read."""
-    if not path.is_file():
-        return 0
-    for line in reversed(read(path).splitlines()):
-        try:
-            return int(json.loads(line)["interactions"])
-        except (ValueError, KeyError, TypeError):
-            continue  # half a line
-    return 0

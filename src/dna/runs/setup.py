@@ -1,4 +1,4 @@
-"""Building the parts of a run: its environments, its networks, its device."""
+"""Build the parts of a run: environments, networks, learner, device."""
 
 import ctypes
 import os
@@ -7,42 +7,68 @@ from typing import Any, Literal
 
 import torch
 
+from dna.algorithm.compiled_step import compiled_phases, make_steps
+from dna.algorithm.noise_probe import attach
+from dna.algorithm.replay import Replay
 from dna.common.errors import BadInput
 from dna.common.randomness import integer
+from dna.common.timing import Clock
 from dna.config import Config, Distil
 from dna.distributed.launch import check_divides
 from dna.distributed.shard import Share
 from dna.distributed.world import SOLO, World
 from dna.envs import Making, Source, VectorEnv, make
 from dna.networks.encoders import NATURE_MINIMUM
+from dna.networks.flat_weights import FlatWeights
 from dna.networks.networks import Networks
 
-#: Choices that a resumed run takes over unless it is told otherwise.
+#: Options that a resumed run takes over unless it is told otherwise.
 REMEMBERED = ("device", "threads", "compile", "checkpoint_every")
 
 
 @dataclass(frozen=True)
 class How:
-    """How to run, never what. (Another number of torch threads may move the last bits.)"""
+    """How to run, never what. (Another number of torch threads may change the last bits.)"""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None  # torch; None: one for small networks, else every core
     env_threads: int | None = None  # None: one; Atari: 4 per core; Procgen: every core
     checkpoint_every: int | None = None  # interactions; None: ten times in the run
-    env_timeout: float | None = None  # seconds of a step after which the process is ended
+    env_timeout: float | None = None  # seconds after which a hanging step ends the process
     allow_import: bool = False
-    restart: bool = False  # forget what the folder holds
+    restart: bool = False  # discard what the folder holds
     tensorboard: bool = True
     compile: Literal["auto", "off", "on"] = "auto"  # steps of small networks
     world: World = SOLO  # the ranks that share the run: `dna.distributed.world.join`
 
     def asked(self) -> dict[str, Any]:
-        """What the last bits may depend on, for `dna resume` to do it alike."""
+        """Return the options that `dna resume` takes over."""
         return {name: getattr(self, name) for name in REMEMBERED}
 
 
+class Learner:
+    """What learns from rollouts: a step with an optimizer per phase, and PPG's replay."""
+
+    def __init__(
+        self, config: Config, seed: int, networks: Networks, how: How, clock: Clock
+    ) -> None:
+        self.weights = FlatWeights(networks)
+        self.steps = make_steps(config, networks, self.weights, how.compile, clock, how.world)
+        self.probe = attach(config, networks, seed, self.steps, clock)  # of the noise scale
+        self.replay = Replay(config.replay_length)
+
+    @property
+    def optimizers(self) -> dict[str, torch.optim.Adam]:
+        """The optimizer of each phase."""
+        return {name: step.optimizer for name, step in self.steps.items()}
+
+    def compiled(self) -> list[str]:
+        """Names of the phases whose steps are compiled."""
+        return compiled_phases(self.steps)
+
+
 def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.device) -> Networks:
-    """Networks whose first weights depend on the seed alone, whatever torch drew before."""
+    """Build networks whose initial weights depend on the seed alone."""
     for phase in config.phases:
         if phase.kind == "distil":
             _check_constraint(phase, env.action.kind)
@@ -52,7 +78,7 @@ def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.devi
 
 
 def _check_constraint(phase: Distil, kind: str) -> None:
-    """Some constraints are made for one kind of actions only."""
+    """Refuse a constraint that is defined for another kind of action."""
     made_for = {"logit_mse": "categorical"}.get(phase.constraint, "gaussian")
     if phase.constraint != "kl" and kind != made_for:
         what = {"gaussian": "real-valued", "categorical": "discrete"}.get(kind, kind)
@@ -62,23 +88,23 @@ def _check_constraint(phase: Distil, kind: str) -> None:
 
 
 def default_threads(env: VectorEnv, ranks: int = 1) -> int:
-    """Small networks lose more to the threads' rendezvous than they gain.
+    """Return every core of this rank for large networks, one for small ones.
 
-    `ranks` share the machine's cores.
+    Small networks lose more to synchronizing threads than they gain. `ranks` share the cores.
     """
     large = any(min(shape[:2]) >= NATURE_MINIMUM for shape in env.observation.images)
     return max((os.cpu_count() or 1) // ranks, 1) if large else 1
 
 
 def tune(how: How, env: VectorEnv) -> None:
-    """Set this process up for the work ahead: torch's threads, the allocator."""
+    """Set up torch's threads and the memory allocator of this process."""
     torch.set_num_threads(how.threads or default_threads(env, how.world.local_size))
     if env.observation.images:
         keep_memory()
 
 
 def keep_memory() -> None:
-    """Ask glibc to keep the large blocks it was given instead of returning them at once.
+    """Ask glibc to keep large freed blocks instead of returning them to the system.
 
     A batch of images needs temporaries of tens of megabytes; mapped anew at every use, their
     page faults take longer than the arithmetic. Elsewhere this does nothing.
@@ -96,7 +122,7 @@ def keep_memory() -> None:
 def build_environments(
     config: Config, seed: int, resumes: int, how: How, source: Source
 ) -> VectorEnv:
-    """This rank's environments: all of them, on one rank."""
+    """Build this rank's environments."""
     check_divides(config.agents, how.world.size)
     share = Share(how.world, config.agents)
     seeds = tuple(integer(seed, "env", agent, resumes) for agent in range(config.agents))
@@ -118,6 +144,7 @@ def build_environments(
 
 
 def choose_device(name: str, world: World = SOLO) -> torch.device:
+    """Return the device of this rank."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

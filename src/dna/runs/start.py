@@ -1,111 +1,189 @@
-"""Before a run begins: may it, from where, and who else might be at it.
+"""Decide whether a run may start in a folder, and from which checkpoint.
 
-On several ranks the first one looks and holds the folder; the others are told.
+A start looks at the folder without touching it (`finished`), locks it (`hold`), and only then
+looks for a checkpoint (`newest_checkpoint`). On several ranks the first one looks and holds
+the lock; the others follow its decision.
 """
 
+import json
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+from dna.common import syscalls
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
 from dna.common.lock import check_unlocked, locked
-from dna.common.storage import recover
+from dna.common.storage import read, recover
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.distributed.collectives import on_first
 from dna.distributed.world import World
 from dna.runs import checkpoint
 from dna.runs.folder import RunFolder
-from dna.runs.retention import check_may_start_over
 from dna.runs.setup import How
-
-#: A context in which a folder is held.
-Held = Iterator[Callable[[], None]]
 
 
 def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str, Any] | None:
-    """The result of a run that is over; refuses a folder that is not for this run."""
+    """Return the result of a finished run; refuse a folder that is not free for this one.
+
+    Nothing is written, so that a finished run is left as it is.
+    """
 
     def look() -> dict[str, Any] | None:
         folder.check_free()
         check_unlocked(folder.path)
-        recover(folder.path / "checkpoints")
         return None if how.restart else folder.finished(config, seed)
 
     return on_first(how.world, look)
 
 
-def check_goes_on(folder: RunFolder) -> None:
-    """Refuse to begin a folder for the hub anew, which has no run to go on with."""
-    if checkpoint.only_policy(folder.path):
-        raise BadInput(
-            f"{folder.path}: holds a policy, but no checkpoint to go on from; `dna train "
-            f"ENV_ID --config {folder.path / 'config.json'}` begins such a run anew"
-        )
-
-
-def where_it_stood(
-    folder: RunFolder, config: Config, seed: int, how: How
-) -> checkpoint.Saved | None:
-    """The newest checkpoint that can be used, unless the run is to begin anew."""
-    world = how.world
-    if how.restart or not on_first(world, lambda: folder.exists):
-        return None
-    on_first(world, lambda: check_goes_on(folder))
-    saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
-    if saved is None:
-        every = how.checkpoint_every
-        on_first(world, lambda: check_may_start_over(folder.path, config, every))
-    return saved
-
-
 @contextmanager
-def held(folder: RunFolder, run: tuple[Config, int], how: How, seen: list[str]) -> Held:
-    """Hold the folder for this run, if nobody has changed it since `seen` was looked at.
+def hold(
+    folder: RunFolder, config: Config, seed: int, how: How
+) -> Iterator[Callable[[], None]]:
+    """Lock the folder for this run; yields a check, on all ranks, that it is still this run's.
 
-    Gives a function that makes sure, on all ranks, that it is still held, and still this run's.
+    A start that fails before it has begun a run removes the folders that it created.
     """
-    keep: list[Callable[[], None]] = []
-    named = digest(*run)
+    run = digest(config, seed)
+    keep_lock: Callable[[], None] | None = None
 
-    def take() -> None:
-        keep.append(closing.enter_context(locked(folder.path)))
-        changed = seen != checkpoint.names(folder.path)
-        if not how.restart:
-            changed |= folder.done or folder.digest() not in (None, named)
-        if changed:
+    def lock() -> None:
+        nonlocal keep_lock
+        new = _missing(folder.path)
+        keep_lock = stack.enter_context(locked(folder.path))
+        stack.enter_context(_removing_unused(folder.path, new))
+        changed = folder.done or folder.digest() not in (None, run)
+        if changed and not how.restart:  # between the look and the lock
             text = f"{folder.path}: another process changed the run just now; try again"
             raise FolderBusy(text)
 
-    def hold() -> None:
-        keep[0]()
-        _check_still(folder, run, named)
+    def check() -> None:
+        assert keep_lock is not None
+        keep_lock()
+        _check_same_run(folder, config, seed)
 
-    with ExitStack() as closing:
-        on_first(how.world, take)
-        yield lambda: on_first(how.world, hold)
+    with ExitStack() as stack:
+        on_first(how.world, lock)
+        yield lambda: on_first(how.world, check)
 
 
-def _check_still(folder: RunFolder, run: tuple[Config, int], named: str) -> None:
-    """Who does not ask for the lock may have put another run here: do not mix the two."""
-    try:
-        found = folder.digest()
-        if found is None:
-            folder.begin(*run)
-            text = f"{folder.path / 'config.json'}: was deleted or damaged; put back"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-            return
-    except StorageFailure:
-        return  # a disk that stumbles is asked again before the next row
-    if found != named:
-        text = f"{folder.path}: its config.json is another run's now; this one ends here"
-        raise FolderBusy(text)
+def _missing(folder: Path) -> list[Path]:
+    """List what locking a folder will create, the innermost first."""
+    paths = (folder / "run.lock", folder, *folder.parents)
+    return [path for path in paths if not path.exists()]
 
 
 @contextmanager
-def one_voice(world: World) -> Iterator[None]:
-    """Warnings come from the first rank only."""
+def _removing_unused(folder: Path, new: list[Path]) -> Iterator[None]:
+    """Remove a new lock file and new folders on failure, unless a run was begun in them."""
+    try:
+        yield
+    except BaseException:
+        if not (folder / "config.json").exists():
+            with suppress(OSError):  # of a folder that is not empty
+                for path in new:
+                    if path.name == "run.lock":
+                        syscalls.unlink(path)
+                    else:
+                        syscalls.rmdir(path)
+        raise
+
+
+def _check_same_run(folder: RunFolder, config: Config, seed: int) -> None:
+    """Refuse to go on in a folder that now holds another run, put there despite the lock."""
+    try:
+        found = folder.digest()
+        if found is None:
+            folder.begin(config, seed)
+            text = f"{folder.path / 'config.json'}: was deleted or damaged; written again"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return
+    except StorageFailure:
+        return  # a failing disk is asked again before the next row
+    if found != digest(config, seed):
+        text = f"{folder.path}: its config.json is another run's now; this run stops here"
+        raise FolderBusy(text)
+
+
+def newest_checkpoint(
+    folder: RunFolder, config: Config, seed: int, how: How
+) -> checkpoint.Saved | None:
+    """Return the newest usable checkpoint of a locked folder; None: start from scratch."""
+    world = how.world
+
+    def look() -> bool:
+        if how.restart or not folder.exists:
+            return False
+        recover(folder.path / "checkpoints")
+        check_goes_on(folder)
+        return True
+
+    if not on_first(world, look):
+        return None
+    saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
+    if saved is None:
+        every = how.checkpoint_every
+        on_first(world, lambda: check_may_start_over(folder, config, every))
+    return saved
+
+
+def check_goes_on(folder: RunFolder) -> None:
+    """Refuse to resume a folder from the hub, which holds a policy but no run."""
+    if checkpoint.only_policy(folder.path):
+        raise BadInput(
+            f"{folder.path}: holds a policy, but no checkpoint to resume from; `dna train "
+            f"ENV_ID --config {folder.path / 'config.json'}` starts such a run from scratch"
+        )
+
+
+def check_may_start_over(folder: RunFolder, config: Config, every: int | None) -> None:
+    """Refuse to start over where work would be lost; else warn if there was any progress."""
+    check_nothing_lost(folder, config, every)
+    if _last_interactions(folder.path / "metrics.jsonl"):
+        text = f"{folder.path}: no checkpoint yet, starting over"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def check_nothing_lost(folder: RunFolder, config: Config, every: int | None) -> None:
+    """Refuse a run without a checkpoint that should have had one.
+
+    A run that ended before its first checkpoint has nothing to lose. One whose metrics go
+    beyond that, or that has a policy or damaged checkpoints, is never discarded silently.
+    When the first was due is recorded in `machine.json`; `every` is for runs without that.
+    """
+    asked = folder.machine().get("asked")
+    if isinstance(asked, dict) and "checkpoint_every" in asked:
+        every = asked["checkpoint_every"]
+    damaged = next((folder.path / "checkpoints").glob("damaged-*"), None)
+    reached = _last_interactions(folder.path / "metrics.jsonl")
+    first = every if isinstance(every, int) else max(config.interactions // 10, 1)
+    due = first + config.batch * (config.replay_length + 1)  # PPG waits for an empty replay
+    if damaged is not None or due <= reached or folder.policy.exists():
+        raise StorageFailure(
+            f"{folder.path}: its metrics reach {reached:,} interactions, but it has no "
+            "checkpoint that can be used; put its checkpoints back, or start over with "
+            "--restart"
+        )
+
+
+def _last_interactions(path: Path) -> int:
+    """Return the interactions of the last whole line of a metrics file; 0 without one."""
+    if not path.is_file():
+        return 0
+    for line in reversed(read(path).splitlines()):
+        try:
+            return int(json.loads(line)["interactions"])
+        except (ValueError, KeyError, TypeError):
+            continue  # half a line
+    return 0
+
+
+@contextmanager
+def only_first_rank_warns(world: World) -> Iterator[None]:
+    """Silence warnings on all ranks but the first."""
     if world.rank == 0:
         yield
         return

@@ -56,10 +56,10 @@ def test_the_limit_counts_the_operations_of_the_algorithm(bench):
 
 
 def test_counting_moves_no_weight(bench):
-    before = bench.run.weights.theta.clone()
+    before = bench.run.learner.weights.theta.clone()
     bench.limit()
-    assert bool((bench.run.weights.theta == before).all())
-    assert not bench.run.weights.gradient.any()
+    assert bool((bench.run.learner.weights.theta == before).all())
+    assert not bench.run.learner.weights.gradient.any()
 
 
 def turn(rate, **more):

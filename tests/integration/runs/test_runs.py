@@ -235,7 +235,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_none_intact_is_an_error(tmp_pat
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     before = (path / "metrics.jsonl").read_text()
-    with pytest.warns(RuntimeWarning, match="not used|going on from"):
+    with pytest.warns(RuntimeWarning, match="not used|resuming from"):
         run(config, path)
     # It went back one iteration and did it again.
     assert (path / "metrics.jsonl").read_text() == before

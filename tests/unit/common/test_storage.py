@@ -13,7 +13,7 @@ from dna.common.errors import FolderBusy, StorageFailure
 from dna.common.lock import locked
 from dna.common.storage import read_folder, read_json, remove, write, write_folder, write_json
 from dna.common.tensor_files import tensor_bytes, tensors_from
-from dna.runs.retention import sweep
+from dna.runs.retention import remove_leftovers
 
 
 def test_a_file_is_replaced_and_leaves_nothing_beside_it(tmp_path):
@@ -220,5 +220,5 @@ def test_what_a_crash_left_behind_is_swept_away(tmp_path):
     (tmp_path / ".partial-1").mkdir()
     (tmp_path / ".partial-1" / "a").write_bytes(b"half")
     (tmp_path / ".partial-2").write_bytes(b"half")
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["x"]

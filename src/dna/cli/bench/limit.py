@@ -76,7 +76,7 @@ def _of_phase(run: Run, phase: AnyPhase, few: Experience) -> float:
         loss(phase, run.networks, mb, 0.0)[0].backward()  # type: ignore[no-untyped-call]
 
     frozen, walked = _count(froze), _count(learned)
-    run.weights.gradient.zero_()
+    run.learner.weights.gradient.zero_()
     return frozen + phase.sgd.epochs * walked
 
 

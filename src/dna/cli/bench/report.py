@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from dna.cli.bench.contest import Result, ratios
-from dna.runs.machine import describe
+from dna.runs.reproducibility import describe
 
 
 def figures(family: str, results: list[Result]) -> dict[str, Any]:

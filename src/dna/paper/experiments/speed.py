@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dna.algorithm.compiled_step import compiled_phases
 from dna.common.storage import read_json, write_json
 from dna.config import Config
 from dna.config.overrides import tweak
@@ -101,7 +100,7 @@ def measured(run: Planned) -> Speed:
         with tempfile.TemporaryDirectory() as folder:
             work = Run(config, 0, RunFolder(Path(folder)), env, how)
             playing, rest = _timed(work)
-            if playing + rest < PATIENCE or compiled_phases(work.steps):
+            if playing + rest < PATIENCE or work.learner.compiled():
                 playing, rest = _fastest(work)
             return Speed(playing / config.batch, rest / config.batch / passes(config))
     finally:

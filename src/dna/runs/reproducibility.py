@@ -1,4 +1,9 @@
-"""What a run was made with: versions, hardware, threads. Written to `machine.json`."""
+"""What the last bits of a run depend on, and why a resumed run is not exact.
+
+Versions, hardware and threads are written to `machine.json`; a checkpoint remembers those that
+can change the last bits, and a resume compares them. Other reasons, such as environments that
+could not be restored or logs that were cut, are added to the same list.
+"""
 
 import importlib.metadata
 import os
@@ -6,7 +11,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +20,9 @@ import torch
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 
-#: Wrappers around an environment that are looked through.
+#: Depth to which the wrappers around an environment are searched.
 LAYERS = 50
+#: Distributions whose versions are recorded.
 PACKAGES = [
     "ppo-dna",
     "torch",
@@ -29,14 +35,12 @@ PACKAGES = [
     "mujoco",
     "envpool",
 ]
-
-
-#: Modules whose distributions are among those, or that have none.
+#: Modules that belong to one of these, or to no distribution.
 KNOWN = {"dna", "gymnasium", "numpy", "minatar", "ale_py", "mujoco", "envpool", "__main__"}
 
 
 def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
-    """Installed versions of everything that can move a curve, and of these packages."""
+    """Return the versions of `PACKAGES` and of these packages; None: not installed."""
     found: dict[str, str | None] = {}
     for name in [*PACKAGES, *packages]:
         try:
@@ -47,7 +51,7 @@ def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
 
 
 def packages_of(env: object, env_id: str | None) -> tuple[str, ...]:
-    """Distributions that the environments and what is around them come from."""
+    """Find the distributions that the environments and their wrappers come from."""
     modules = {(env_id or "").partition(":")[0]} if ":" in (env_id or "") else set[str]()
     layer: Any = env
     for _ in range(LAYERS):
@@ -70,7 +74,7 @@ def describe(
     ranks: int = 1,
     packages: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """This process's machine, as plain JSON."""
+    """Describe the machine and this process, as plain JSON."""
     return {
         "versions": versions(packages),
         "python": platform.python_version(),
@@ -87,7 +91,7 @@ def describe(
 
 
 def setting(device: torch.device, packages: Sequence[str] = ()) -> dict[str, Any]:
-    """What the last bits of a run depend on, beside its configuration and seed."""
+    """Return what the last bits of a run depend on, beside its configuration and seed."""
     found = versions(packages)
     known = ("ppo-dna", "torch", "numpy", "gymnasium", "minatar", "ale-py", "mujoco", "envpool")
     return {
@@ -100,19 +104,12 @@ def setting(device: torch.device, packages: Sequence[str] = ()) -> dict[str, Any
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """One line for each that is not as it was."""
+    """One line for each entry of the setting that has changed since a checkpoint."""
     return [
         f"{name} was {before.get(name)}, now {value}"
         for name, value in now.items()
         if before.get(name) != value
     ]
-
-
-def said(reasons: list[str]) -> list[str]:
-    """Reasons why a resumed run is not exact, after telling the user."""
-    for reason in reasons:
-        warnings.warn(f"not exact from here on: {reason}", RuntimeWarning, stacklevel=3)
-    return reasons
 
 
 def _cpu() -> str:
@@ -126,7 +123,7 @@ def _cpu() -> str:
 
 
 def _git() -> dict[str, Any] | None:
-    """The commit of the package's own checkout, if it has one."""
+    """Return the commit of the checkout that this package runs from, if any."""
     root = Path(__file__).resolve().parents[1]
 
     def run(*words: str) -> str | None:
@@ -139,37 +136,68 @@ def _git() -> dict[str, Any] | None:
         return done.stdout.strip() if done.returncode == 0 else None
 
     commit = run("rev-parse", "HEAD")
-    if commit is None or run("ls-files", "--error-unmatch", "config.py") is None:
+    if commit is None or run("ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     return {"commit": commit, "dirty": bool(run("status", "--porcelain"))}
 
 
-class Account:
-    """Written whenever it changes; of several ranks, by the first."""
+class MachineRecord:
+    """`machine.json`: what a run was made with, and why it is not exact, if so.
+
+    Written whenever it changes, by the first rank.
+    """
 
     def __init__(
-        self, folder: RunFolder, how: How, device: torch.device, packages: tuple[str, ...]
+        self,
+        folder: RunFolder,
+        how: How,
+        device: torch.device,
+        packages: tuple[str, ...],
+        compiled: Callable[[], list[str]],
     ) -> None:
-        """`packages`: distributions that the environments come from."""
-        self.folder, self.how, self.device, self.packages = folder, how, device, packages
+        """`packages`: of the environments; `compiled`: names the compiled phases."""
+        self.folder = folder
+        self.how = how
+        self.device = device
+        self.packages = packages
+        self.compiled = compiled
         self.facts: dict[str, Any] = {}
+        self.inexact: list[str] = []  # why the run differs from an uninterrupted one
 
-    def begin(self, resumes: int, steps: int) -> None:
-        """The machine, and what it was asked for; written with what can change."""
+    def begin(self, resumes: int, warm_up_steps: int) -> None:
+        """Describe the machine and what was asked of it, and write it."""
         ranks = self.how.world.size
-        self.facts = describe(self.device, self.how.env_threads, ranks, self.packages)
-        self.facts |= {"resumes": resumes, "warm_up_steps": steps, "asked": self.how.asked()}
+        self.facts = {
+            **describe(self.device, self.how.env_threads, ranks, self.packages),
+            "resumes": resumes,
+            "warm_up_steps": warm_up_steps,
+            "asked": self.how.asked(),
+        }
+        self.update()
 
-    def tell(self, inexact: list[str], compiled: list[str]) -> None:
-        """What can change while a run runs: why it is not exact, how its phases compute."""
-        facts = self.facts | {"exact": not inexact, "why_not_exact": inexact}
-        facts |= {"compiled": compiled}
+    def add_inexact(self, reasons: list[str]) -> None:
+        """Add reasons why the run is not exact from here on, with a warning for each."""
+        for reason in reasons:
+            warnings.warn(f"not exact from here on: {reason}", RuntimeWarning, stacklevel=3)
+        self.inexact = [*self.inexact, *reasons]
+
+    def update(self) -> None:
+        """Write the file if anything changed: exactness, or which phases are compiled."""
+        facts = {
+            **self.facts,
+            "exact": not self.inexact,
+            "why_not_exact": self.inexact,
+            "compiled": self.compiled(),
+        }
         if self.how.world.rank == 0 and facts != self.facts:
             self.folder.write_machine(facts)
         self.facts = facts
 
-    def setting(self, compiled: list[str]) -> dict[str, Any]:
+    def setting(self) -> dict[str, Any]:
         """What the last bits depend on, for a checkpoint to remember."""
         ranks = self.how.world.size
-        found = setting(self.device, self.packages) | {"compiled": compiled}
-        return found | ({"ranks": ranks} if ranks > 1 else {})
+        found = setting(self.device, self.packages)
+        found["compiled"] = self.compiled()
+        if ranks > 1:
+            found["ranks"] = ranks
+        return found

@@ -222,7 +222,7 @@ NOT_SAVED = {
     "GymVector.fps": "of the films",
     "GymVector.limit": "follows from the environment",
     "GymVector.mujoco": "which way the environments are saved",
-    "GymVector.dice": "watches the first calls of this process",
+    "GymVector.draws": "watches the first calls of this process",
     "GymVector.pool": "of this process",
     "GymVector.threads": "of this process",
     "GymVector.seeds": "follow from the run's seed and are used by the first reset",

@@ -129,7 +129,7 @@ EXHIBITS = [
     ),
     Exhibit(
         "the autoreset mode is guessed",
-        "envs/vector.py",
+        "envs/gym.py",
         "    if not isinstance(mode, AutoresetMode):\n",
         "    if not isinstance(mode, AutoresetMode):\n        return AutoresetMode.NEXT_STEP\n"
         "    if mode is None:\n",

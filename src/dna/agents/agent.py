@@ -20,7 +20,7 @@ from dna.common.messages import no_attribute, refuse_arguments
 from dna.common.randomness import generator, whole_seed
 from dna.config import Config
 from dna.config.overrides import tweak
-from dna.envs.instances import World, codecs, plain_spaces
+from dna.envs.instances import UserEnv, codecs, plain_spaces
 
 if TYPE_CHECKING:
     from dna.evaluation.evaluate import Evaluation
@@ -55,7 +55,7 @@ class Agent:
         `overrides` are settings: `policy__sgd__epochs=1` or `**{"policy.sgd.epochs": 1}`.
         """
         check_environment(env)
-        world = World(env)
+        world = UserEnv(env)
         changes = changes_from(overrides)
         config = tweak(starting_point(world, self.algorithm, preset, changes), **changes)
         self._set_up(config, whole_seed(seed), world, folder)
@@ -68,7 +68,7 @@ class Agent:
             self._use_encoder(encoder)
 
     def _set_up(
-        self, config: Config, seed: int, world: World, folder: Path | str | None
+        self, config: Config, seed: int, world: UserEnv, folder: Path | str | None
     ) -> None:
         """Set all attributes; a temporary folder is removed with the object or at exit."""
         self.config = config
@@ -108,7 +108,7 @@ class Agent:
             raise BadInput(f"{path}: holds a run of {config.algorithm}; load it with dna.load")
         self = cls.__new__(cls)
         named = env is not None and env == config.env.id
-        self._set_up(config, seed, World(None if named else env), folder)
+        self._set_up(config, seed, UserEnv(None if named else env), folder)
         self._begun = True
         self._trusted = isinstance(env, str)
         if self._folder.resolve() != run.path.resolve():

@@ -10,7 +10,7 @@ from dna.common.messages import quoted
 from dna.config import Config
 from dna.config.overrides import tweak
 from dna.config.presets import FAMILIES, family, for_environment, preset
-from dna.envs.instances import World
+from dna.envs.instances import UserEnv
 
 #: Preset families for environments that only this package makes.
 OWN_FAMILIES = ("tuned", "procgen")
@@ -65,7 +65,10 @@ def either(interactions: Any, total_timesteps: Any) -> int | None:
 
 
 def starting_point(
-    world: World, algorithm: str | None, start: str | Config | None, changes: Mapping[str, Any]
+    world: UserEnv,
+    algorithm: str | None,
+    start: str | Config | None,
+    changes: Mapping[str, Any],
 ) -> Config:
     """Return the named preset, or that of the environment, adapted to the environment."""
     config = _named(world, algorithm, start)
@@ -79,7 +82,7 @@ def starting_point(
     return _sized(config, world.agents, fixed="horizon" in changes)
 
 
-def _named(world: World, algorithm: str | None, start: str | Config | None) -> Config:
+def _named(world: UserEnv, algorithm: str | None, start: str | Config | None) -> Config:
     try:
         if isinstance(start, Config):
             return tweak(start, **{"env.id": world.id})

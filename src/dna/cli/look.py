@@ -102,7 +102,7 @@ def list_(
     if what == "presets":
         _print_presets()
         return
-    from dna.envs.listing import ids
+    from dna.envs.factory import ids
 
     known, missing = ids()
     for line in missing:

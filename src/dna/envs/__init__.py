@@ -1,136 +1,28 @@
-"""Environments behind one convention, whatever library or autoreset mode they come from.
+"""Environments of every library behind one protocol (`dna.envs.protocol`).
 
-A `VectorEnv` steps A environments and hands out `Step`s: the observation to act on next, raw
-reward, the two ends of episodes (no future / boundary), the true last observation where an
-episode was cut, and which rows were real steps at all.
+Whatever makes, steps, describes or snapshots environments is here, and nothing that learns
+from them. The names below are resolved when first used (PEP 562), so that `dna.envs.specs` and
+`dna.envs.benchmark_scores` load neither numpy nor Gymnasium, and Atari's workers no Gymnasium.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+import importlib
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    from dna.envs.protocol import ALL as ALL
+    from dna.envs.protocol import Array as Array
+    from dna.envs.protocol import Factory as Factory
+    from dna.envs.protocol import Making as Making
+    from dna.envs.protocol import Source as Source
+    from dna.envs.protocol import State as State
+    from dna.envs.protocol import Step as Step
+    from dna.envs.protocol import VectorEnv as VectorEnv
+    from dna.envs.protocol import make as make
 
-from dna.common.errors import BadInput
-from dna.config import EnvConfig
-from dna.config.environments import PROCGEN
-from dna.envs.specs import ActionSpec, ObservationSpec
-
-Array = npt.NDArray[Any]
-State = dict[str, Array]
-#: Every agent of a run is here.
-ALL = slice(None)
-Factory = Callable[[], gymnasium.Env[Any, Any]]
-#: What `make` accepts beside an id: a factory of single environments, or a ready vector one.
-Source = Factory | gymnasium.vector.VectorEnv[Any, Any, Any] | None
+__all__ = ["ALL", "Array", "Factory", "Making", "Source", "State", "Step", "VectorEnv", "make"]
 
 
-@dataclass(frozen=True)
-class Step:  # axis [A]: agents
-    """One step of all environments."""
-
-    obs: Array  # [A, …] what to act on next
-    reward: npt.NDArray[np.float32]  # [A] raw
-    terminated: npt.NDArray[np.bool_]  # [A] no future
-    done: npt.NDArray[np.bool_]  # [A] the episode's boundary: terminated or truncated
-    valid: npt.NDArray[np.bool_]  # [A] False: the row only carried a reset
-    final_obs: dict[int, Array]  # agent → true last observation, where `obs` is a new one
-    # Where a game goes on behind the end of an episode (a lost life ends one in easy Atari):
-    over: npt.NDArray[np.bool_] | None = None  # [A] the game's true end; None: `done`
-    unseen: npt.NDArray[np.float32] | None = None  # [A] reward that no decision earned
-    elapsed: npt.NDArray[np.int64] | None = None  # [A] the time that `obs` shows
-
-    @property
-    def ended(self) -> npt.NDArray[np.bool_]:
-        """[A] where a score is complete."""
-        return self.done if self.over is None else self.over
-
-
-class VectorEnv(Protocol):
-    """A environments stepped together."""
-
-    agents: int
-    observation: ObservationSpec
-    action: ActionSpec
-    can_hold: bool  # whether `step` can leave some environments where they are
-    can_reseed: bool  # whether `reseed` works
-    fps: int  # pictures per second of a film
-
-    @property
-    def inexact(self) -> str | None:
-        """Why a restored snapshot would not go on to the bit; None: it does."""
-
-    def reset(self) -> Array:
-        """First observations, [A, …]."""
-
-    def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
-        """Step every environment, or only the active ones."""
-
-    def reseed(self, agent: int, seed: int) -> None:
-        """An agent's next game begins from this seed, as one just made with it would."""
-
-    def uniform(
-        self,
-        rng: np.random.Generator,
-        agents: int | None = None,
-        own: slice = ALL,
-        only: int | None = None,
-    ) -> Array:
-        """Actions drawn uniformly from the space, [A, W].
-
-        Of so many `agents` of the run the `own` ones; or of one agent only, [1, W].
-        """
-
-    def snapshot(self) -> State:
-        """Everything that decides what comes next, as named arrays."""
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Go on from a snapshot of a vector made alike, in this process or another."""
-
-    def picture(self) -> Array:
-        """Agent 0 in colors, [H, W, 3], for films."""
-
-    def meanings(self) -> tuple[str, ...]:
-        """What the actions of a single choice are called; empty where nobody says."""
-
-    def close(self) -> None:
-        """Let go of everything."""
-
-
-@dataclass(frozen=True)
-class Making:
-    """How to build environments: what cannot change the results lives here, not in `Config`."""
-
-    agents: int
-    seeds: tuple[int, ...]
-    threads: int | None = 1  # or processes, where threads cannot help; None: as it is best
-    allow_import: bool = False
-    render: bool = False  # pictures will be asked for
-    neighbors: int = 1  # ranks of the run that share this machine's cores
-
-
-def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:
-    """The environments of a run: by id, or from a factory or vector environment."""
-    from dna.envs.factory import factory
-    from dna.envs.gym import GymVector
-    from dna.envs.vector import VectorAdapter
-
-    if source is None and config.atari is not None:
-        from dna.envs.atari.vector import AtariVector
-
-        return AtariVector(config, making)
-    if source is None and (config.id or "").startswith(PROCGEN):
-        from dna.envs.procgen import ProcgenVector
-
-        return ProcgenVector(config, making)
-    if source is None:
-        source = factory(config, allow_import=making.allow_import, render=making.render)
-    if isinstance(source, gymnasium.vector.VectorEnv):
-        return VectorAdapter(source, config, making.seeds)
-    if callable(source):
-        return GymVector(source, config, making)
-    raise BadInput(
-        f"env: expected an id, a callable or a VectorEnv, got {type(source).__name__}"
-    )
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'dna.envs' has no attribute {name!r}")
+    return getattr(importlib.import_module("dna.envs.protocol"), name)

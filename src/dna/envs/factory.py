@@ -1,4 +1,4 @@
-"""Which environment: an id of Gymnasium's, Atari's or MinAtar's, or `module:factory`."""
+"""Environments by id: Gymnasium's, Atari's, MinAtar's or Procgen's, or `module:factory`."""
 
 import importlib
 import sys
@@ -11,17 +11,19 @@ from dna.common.errors import BadInput, MissingExtra
 from dna.common.messages import nearest, quoted
 from dna.config import EnvConfig
 from dna.config.environments import ATARI, PROCGEN
-from dna.envs import Source, mujoco
-from dna.envs.atari.vector import rom_of
+from dna.envs import mujoco
+from dna.envs.atari.vector import rom_of, roms
 from dna.envs.benchmark_scores import atari_game, procgen_game
 from dna.envs.guard import one_line
+from dna.envs.procgen import GAMES
+from dna.envs.protocol import Source
 
 
 def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
-    """What makes one environment of this id; refuses ids that do not exist."""
+    """A callable that makes one environment of this id; refuses ids that do not exist."""
     if not config.id:
         raise BadInput(
-            "env.id: names no environment; one that came from Python must be passed again, "
+            "env.id: names no environment; an environment from Python must be passed again, "
             "for example dna.load(FOLDER, env=…)"
         )
     options: dict[str, Any] = dict(config.options)
@@ -56,7 +58,7 @@ def _check_registered(env_id: str) -> None:
 
 
 def _hint(env_id: str) -> str:
-    """The nearest id; a game's other names are ours to know, not Gymnasium's."""
+    """Suggest the nearest id; Gymnasium does not know the other names of a game."""
     if game := atari_game(env_id):
         return f"; did you mean '{ATARI}{game}-v5'?"
     if game := procgen_game(env_id):
@@ -66,7 +68,7 @@ def _hint(env_id: str) -> str:
 
 
 def register_minatar() -> None:
-    """MinAtar's ids appear only after its own call."""
+    """Register MinAtar's ids, which importing it does not do."""
     if "MinAtar/Breakout-v1" in gymnasium.registry:
         return
     try:
@@ -76,13 +78,24 @@ def register_minatar() -> None:
     minatar.register_envs()
 
 
+def ids() -> tuple[list[str], list[str]]:
+    """(all ids, what is missing and how to install it), for `dna list envs`."""
+    missing: list[str] = []
+    for register in (register_minatar, roms):
+        try:
+            register()
+        except MissingExtra as error:
+            missing.append(str(error))
+    return sorted([*gymnasium.registry, *(PROCGEN + game for game in GAMES)]), missing
+
+
 def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Source:
-    """`module:factory`, or Gymnasium's `module:Id-v0`; both run code of that module."""
+    """Import `module:factory`, or Gymnasium's `module:Id-v0`; both run the module's code."""
     module_name, _, name = env_id.partition(":")
     if not allow_import:
         raise BadInput(f"{env_id}: would import the module {module_name}; add --allow-import")
     here = str(Path.cwd())
-    if here not in sys.path:  # the installed command does not look where the user stands
+    if here not in sys.path:  # the installed command does not search the working directory
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
@@ -97,7 +110,7 @@ def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Sourc
 
 
 def _call(made: Any, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    """A user's factory; one that knows no `render_mode` may still draw pictures."""
+    """Call a user's factory; one without `render_mode` may still render."""
     try:
         env: gymnasium.Env[Any, Any] = made(**options)
     except TypeError:

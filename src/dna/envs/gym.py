@@ -1,7 +1,15 @@
-"""Any Gymnasium environment, many of them stepped one after the other in one process.
+"""Gymnasium environments, single or vector, behind the package's `VectorEnv` protocol.
 
-`GymVector` resets an environment in the step that ends its episode, so it has no rows that
-only carry a reset, and keeps the true last observation beside.
+`GymVector` steps single environments in one process, on one thread or several. It resets an
+environment in the step that ends its episode and keeps the true last observation, so no row
+only carries a reset. `VectorAdapter` takes a ready `gymnasium.vector.VectorEnv` in any
+autoreset mode:
+
+| mode | what the library does | what the adapter does |
+|---|---|---|
+| NEXT_STEP | the step after an end only resets: action ignored, reward 0 | row not valid |
+| SAME_STEP | the ending step already shows the new episode | read `info["final_obs"]` |
+| DISABLED | nothing | reset by mask after the step, keep the last observation |
 """
 
 from collections.abc import Mapping
@@ -12,44 +20,114 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.common.errors import BadInput, EnvironmentFailure
 from dna.config import EnvConfig
-from dna.envs import ALL, Array, Factory, Making, State, Step, mujoco
-from dna.envs.actions import action_codec, meanings_of, uniform_rows
-from dna.envs.guard import close, guard
-from dna.envs.masks import asked
-from dna.envs.packing import PackedCodec, observer
-from dna.envs.spaces import ObservationCodec, check_finite
+from dna.envs import mujoco
+from dna.envs.guard import check_finite, close, guard, unsaveable
+from dna.envs.protocol import ALL, Array, Factory, Making, State, Step
+from dna.envs.spaces import (
+    Codec,
+    Observer,
+    action_codec,
+    meanings_of,
+    observation_codec,
+    row_of,
+    uniform_rows,
+)
+from dna.envs.specs import MASK
 from dna.envs.state import graph
-from dna.envs.state.shared_generators import SharedDice
-from dna.envs.vector import no_snapshot
+from dna.envs.state.generators import GlobalDraws
+
+#: sb3-contrib's method that returns the action mask, on the environment or a wrapper of it.
+MASK_METHOD = "action_masks"
 
 
-class GymVector:
+class AskedMasks(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Puts the result of `action_masks()` into `info["action_mask"]`, unless that is there."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset the environment and add its mask."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return observation, self._with_mask(info)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the environment and add its mask, unless the episode is over."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if not (terminated or truncated):
+            info = self._with_mask(info)
+        return observation, reward, terminated, truncated, info
+
+    def _with_mask(self, info: dict[str, Any] | None) -> dict[str, Any]:
+        if info and MASK in info:
+            return info
+        return {**(info or {}), MASK: self.env.get_wrapper_attr(MASK_METHOD)()}
+
+
+def has_mask_method(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether masks come from `action_masks()`: it exists, and no observation has a mask."""
+    space = env.observation_space
+    if isinstance(space, gymnasium.spaces.Dict) and MASK in space.spaces:
+        return False
+    return env.has_wrapper_attr(MASK_METHOD) and callable(env.get_wrapper_attr(MASK_METHOD))
+
+
+class _Adapter:
+    """What single and vector environments of Gymnasium have in common."""
+
+    name: str
+    agents: int
+    draws: GlobalDraws
+    legal: Array | None = None  # [A, C] choices that are legal next; None: all
+    _action: Codec
+    _obs: Observer
+
+    def uniform(
+        self,
+        rng: np.random.Generator,
+        agents: int | None = None,
+        own: slice = ALL,
+        only: int | None = None,
+    ) -> Array:
+        """Actions drawn uniformly from the space, legal ones if there is a mask."""
+        total = agents or self.agents
+        return uniform_rows(self._action, rng, self.legal, agents=total, own=own, only=only)
+
+    def _check_saveable(self) -> None:
+        if self.draws.drawn:
+            raise unsaveable(self.name, f"the state of {self.draws.drawn}")
+
+
+class GymVector(_Adapter):
     """Many single environments in one process, on one thread or several."""
 
-    can_hold = can_reseed = True
+    can_hold = True
+    can_reseed = True
 
     def __init__(self, create: Factory, config: EnvConfig, making: Making) -> None:
         self.name = config.id or "environment"
         with guard(self.name):
             made = [self._create(create) for _ in range(making.agents)]
             if len({id(env) for env in made}) < making.agents:
-                text = "the factory must make a new environment each time"
-                raise BadInput(f"{self.name}: {text}")
-            self.envs = [asked(env) for env in made]
+                raise BadInput(
+                    f"{self.name}: the factory must make a new environment each time"
+                )
+            self.envs = [AskedMasks(env) if has_mask_method(env) else env for env in made]
             self._action = action_codec(self.envs[0].action_space)
             self._obs = self._codec(self.envs[0], making.seeds[0])
         self.agents = making.agents
         self.seeds = making.seeds
         self.limit = config.max_episode_steps
-        self.observation, self.action = self._obs.spec, self._action.spec
-        self.legal: Array | None = None  # [A, C] what may be chosen next; None: everything
+        self.observation = self._obs.spec
+        self.action = self._action.spec
         self.elapsed = np.zeros(self.agents, dtype=np.int64)
         self.upcoming: dict[int, int] = {}  # agent → seed of its next episode
         self.fps = int((self.envs[0].metadata or {}).get("render_fps") or 15)
-        self.dice = SharedDice(self.name)
+        self.draws = GlobalDraws(self.name)
         self.mujoco = all(mujoco.exact(env) for env in self.envs)
         self.threads = min(making.threads or 1, self.agents)
         self.pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
@@ -61,17 +139,17 @@ class GymVector:
             raise BadInput(f"the factory made a {type(env).__name__}, not a gymnasium.Env")
         return env
 
-    def _codec(self, env: gymnasium.Env[Any, Any], seed: int) -> ObservationCodec | PackedCodec:
-        """Whether it says in `info` what is legal shows at a reset; the run begins with one."""
+    def _codec(self, env: gymnasium.Env[Any, Any], seed: int) -> Observer:
+        """Reset to see whether `info` has a mask; every run begins with another reset."""
         action = self._action.spec
         info = env.reset(seed=seed)[1] if action.choices else {}
-        return observer(env.observation_space, action, info)
+        return observation_codec(env.observation_space, action, info)
 
     def reset(self) -> Array:
-        """Every environment from its own hashed seed."""
+        """Reset every environment with its own hashed seed."""
         obs = self._obs.empty(self.agents)
         self.elapsed[:] = 0
-        with guard(self.name), self.dice.watched():
+        with guard(self.name), self.draws.watched():
             for i, env in enumerate(self.envs):
                 obs[i] = self._obs.encode(*env.reset(seed=self.seeds[i]))
         check_finite("observation", self._obs.numbers(obs))
@@ -79,7 +157,7 @@ class GymVector:
         return obs
 
     def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
-        """Step, and reset at once what ended; an inactive row is not valid."""
+        """Step, and reset at once where an episode ended; inactive rows are not valid."""
         out = Step(
             obs=self._obs.empty(self.agents),
             reward=np.zeros(self.agents, np.float32),
@@ -89,7 +167,7 @@ class GymVector:
             final_obs={},
         )
         rows = np.flatnonzero(out.valid)
-        with self.dice.watched():
+        with self.draws.watched():
             self._step_all(rows, action, out)
         check_finite("observation", self._obs.numbers(out.obs[rows]), rows)
         check_finite("reward", out.reward)
@@ -110,11 +188,12 @@ class GymVector:
                 self._step_one(int(i), action[i], out)
 
     def _step_one(self, i: int, action: Array, out: Step) -> None:
-        decided = self._action.decode(action)
-        obs, reward, terminated, truncated, info = self.envs[i].step(decided)
+        decoded = self._action.decode(action)
+        obs, reward, terminated, truncated, info = self.envs[i].step(decoded)
         self.elapsed[i] += 1
         truncated = truncated or (self.limit is not None and self.elapsed[i] >= self.limit)
-        out.reward[i], out.terminated[i] = reward, terminated
+        out.reward[i] = reward
+        out.terminated[i] = terminated
         if terminated or truncated:
             out.done[i] = True
             last = self._obs.empty(1)
@@ -126,47 +205,36 @@ class GymVector:
         out.obs[i] = self._obs.encode(obs, info)
 
     def reseed(self, agent: int, seed: int) -> None:
-        """The reset behind this agent's episode takes the seed."""
+        """Use this seed for the reset at the end of this agent's episode."""
         self.upcoming[agent] = seed
-
-    def uniform(
-        self,
-        rng: np.random.Generator,
-        agents: int | None = None,
-        own: slice = ALL,
-        only: int | None = None,
-    ) -> Array:
-        """Actions drawn uniformly from the space, legal ones where that is known."""
-        drawn = (agents or self.agents, own)
-        return uniform_rows(self._action, rng, self.legal, drawn, only)
 
     @property
     def inexact(self) -> str | None:
-        """What of the first environment cannot be saved, if anything."""
+        """What part of the first environment cannot be saved, if any."""
         own = None if self.mujoco else graph.opaque(self.envs[0], self.name)
-        return self.dice.inexact or own
+        return self.draws.inexact or own
 
     def snapshot(self) -> State:
-        """The environments' own state and our count of steps."""
-        if self.dice.drawn:
-            raise no_snapshot(self.name, f"the state of {self.dice.drawn}")
-        elapsed = {"elapsed": self.elapsed.copy()}
+        """The environments' own state, the step counts and the masks."""
+        self._check_saveable()
+        state = {"elapsed": self.elapsed.copy()}
         if self.legal is not None:
-            elapsed["legal"] = self.legal.copy()
+            state["legal"] = self.legal.copy()
         with guard(self.name):
             if self.mujoco:
-                return elapsed | mujoco.snapshot(self.envs)
+                return state | mujoco.snapshot(self.envs)
             try:
-                saved = [graph.save(env) for env in self.envs]
+                graphs = [graph.save(env) for env in self.envs]
             except graph.Opaque as thing:
-                raise no_snapshot(self.name, thing) from None
-        parts = enumerate(saved)
-        return elapsed | {f"{i}/{name}": a for i, part in parts for name, a in part.items()}
+                raise unsaveable(self.name, thing) from None
+        for i, part in enumerate(graphs):
+            for name, array in part.items():
+                state[f"{i}/{name}"] = array
+        return state
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Into environments just made; no reset is needed."""
-        own = ("elapsed", "legal")
-        rest = {name: array for name, array in state.items() if name not in own}
+        """Restore into environments just made; they need no reset before."""
+        rest = {name: a for name, a in state.items() if name not in ("elapsed", "legal")}
         with guard(self.name):
             if self.mujoco:
                 mujoco.restore(self.envs, rest)
@@ -177,7 +245,7 @@ class GymVector:
                 self.legal = state["legal"].copy()
 
     def _restore_graphs(self, state: Mapping[str, Array]) -> None:
-        self.reset()  # some objects are there only after it
+        self.reset()  # some objects exist only after it
         for i, env in enumerate(self.envs):
             start = f"{i}/"
             own = {k.removeprefix(start): a for k, a in state.items() if k.startswith(start)}
@@ -187,16 +255,16 @@ class GymVector:
                 raise EnvironmentFailure(f"{self.name}: {error}") from error
 
     def picture(self) -> Array:
-        """What the first environment draws."""
+        """The first environment's rendered frame."""
         picture: Any = None
-        with guard(self.name, 0), suppress(NotImplementedError):  # Env.render's own answer
+        with guard(self.name, 0), suppress(NotImplementedError):  # what Env.render raises
             picture = self.envs[0].render()
         if not isinstance(picture, np.ndarray):
             raise BadInput(f"{self.name}: has no render_mode='rgb_array' pictures to record")
         return picture
 
     def meanings(self) -> tuple[str, ...]:
-        """As the environment calls them."""
+        """The environment's own names of its actions."""
         return meanings_of(self.envs[0].unwrapped, self.action)
 
     def close(self) -> None:
@@ -205,3 +273,172 @@ class GymVector:
             self.pool.shutdown()
         for env in self.envs:
             close(env)
+
+
+class VectorAdapter(_Adapter):
+    """A ready vector environment of Gymnasium, its episodes as `Step`s."""
+
+    can_hold = False
+    can_reseed = False
+    fps = 15
+
+    def __init__(
+        self, env: GymnasiumVectorEnv[Any, Any, Any], config: EnvConfig, seeds: tuple[int, ...]
+    ) -> None:
+        if config.max_episode_steps is not None:
+            raise BadInput(
+                "env.max_episode_steps: a ready VectorEnv sets its own limit; leave it null"
+            )
+        self.env = env
+        self.name = config.id or type(env).__name__
+        self.agents = env.num_envs
+        self.seeds = seeds
+        self.mode = _autoreset_mode(env)
+        self.draws = GlobalDraws(self.name)
+        self._action = action_codec(env.single_action_space)
+        self._obs = self._codec()
+        self.observation = self._obs.spec
+        self.action = self._action.spec
+        self.resetting = np.zeros(self.agents, np.bool_)  # NEXT_STEP: rows that reset next
+
+    def _codec(self) -> Observer:
+        """Reset to see whether `info` has a mask; every run begins with another reset."""
+        action = self._action.spec
+        with guard(self.name):
+            info = self.env.reset(seed=self._seed())[1] if action.choices else {}
+        codec = observation_codec(self.env.single_observation_space, action, info)
+        if codec.maskless:
+            with guard(self.name):
+                _refuse_mask_method(self.env, self.name)
+        return codec
+
+    def reset(self) -> Array:
+        """First observations; each environment gets its own hashed seed."""
+        self.resetting[:] = False
+        with guard(self.name), self.draws.watched():
+            obs, info = self.env.reset(seed=self._seed())
+        return self._encode(obs, info)
+
+    def _seed(self) -> Any:
+        """One hashed seed per environment where the library takes a list, else a single one."""
+        if isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+            return list(self.seeds)
+        return self.seeds[0]
+
+    def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
+        """Step all environments; `active` is not supported (`can_hold`)."""
+        assert active is None, "a VectorEnv cannot hold some of its environments"
+        with guard(self.name), self.draws.watched():
+            obs, reward, terminated, truncated, info = self.env.step(
+                self._action.decode_batch(action)
+            )
+        valid = ~self.resetting
+        terminated = np.asarray(terminated, dtype=np.bool_) & valid
+        done = (np.asarray(truncated, dtype=np.bool_) & valid) | terminated
+        final_obs: dict[int, Array] = {}
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self.resetting = done.copy()
+        elif self.mode is AutoresetMode.SAME_STEP:
+            final_obs = self._final(info, done)
+        elif done.any():
+            with guard(self.name):
+                rows = self._obs.encode_batch(obs, info, done)
+                final_obs = {int(i): rows[i].copy() for i in np.flatnonzero(done)}
+                obs, info = self.env.reset(options={"reset_mask": done})
+        rewards = np.where(valid, np.asarray(reward, dtype=np.float32), np.float32(0))
+        check_finite("reward", rewards)
+        if final_obs:
+            last = self._obs.numbers(np.array(list(final_obs.values())))
+            check_finite("final observation", last, list(final_obs))
+        encoded = self._encode(obs, info, self.resetting)
+        return Step(encoded, rewards, terminated, done, valid, final_obs)
+
+    def _encode(self, obs: Any, info: Any, over: Array | None = None) -> Array:
+        with guard(self.name):
+            encoded = self._obs.encode_batch(obs, info, over)
+        check_finite("observation", self._obs.numbers(encoded))
+        self.legal = self._obs.legal(encoded)
+        return encoded
+
+    def _final(self, info: dict[str, Any], done: Array) -> dict[int, Array]:
+        if done.any() and "final_obs" not in info:
+            raise EnvironmentFailure(
+                f"{self.name}: SAME_STEP autoreset without info['final_obs']"
+            )
+        last: Any = info.get("final_obs")
+        found: dict[int, Array] = {}
+        for i in map(int, np.flatnonzero(done)):
+            found[i] = self._obs.encode(row_of(last, i), final=True).copy()
+        return found
+
+    def reseed(self, agent: int, seed: int) -> None:
+        """Fail: a vector environment resets by itself."""
+        raise EnvironmentFailure(f"{self.name}: cannot be seeded anew")
+
+    @property
+    def inexact(self) -> str | None:
+        """What part of the vector environment cannot be saved, if any."""
+        return self.draws.inexact or graph.opaque(self.env, self.name)
+
+    def snapshot(self) -> State:
+        """The object graph of the vector environment, and which rows reset next."""
+        self._check_saveable()
+        state = {"resetting": self.resetting.copy()}
+        if self.legal is not None:
+            state["legal"] = self.legal.copy()
+        try:
+            return state | graph.save(self.env)
+        except graph.Opaque as thing:
+            raise unsaveable(self.name, thing) from None
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Restore into a vector environment made alike."""
+        rest = {name: a for name, a in state.items() if name not in ("resetting", "legal")}
+        with guard(self.name):
+            try:
+                graph.load(self.env, rest)
+            except graph.Mismatch as error:
+                raise EnvironmentFailure(f"{self.name}: {error}") from error
+            self.resetting[:] = state["resetting"]
+            self.legal = state["legal"].copy() if self._obs.spec.masked else None
+
+    def picture(self) -> Array:
+        """Fail: pictures of vector environments have no common form."""
+        raise BadInput(f"{self.name}: a vector environment cannot be recorded")
+
+    def meanings(self) -> tuple[str, ...]:
+        """Empty: a vector environment does not name its actions."""
+        return ()
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self.env.close()
+
+
+def _refuse_mask_method(env: GymnasiumVectorEnv[Any, Any, Any], name: str) -> None:
+    """Refuse environments with `action_masks()`: it can only be called on single ones."""
+    inner: Any = env.unwrapped
+    if isinstance(inner, SyncVectorEnv):
+        found = has_mask_method(inner.envs[0])
+    elif isinstance(inner, AsyncVectorEnv):  # the others are in processes of their own
+        one = inner.env_fns[0]()
+        found = has_mask_method(one)
+        close(one)
+    else:
+        return
+    if found:
+        raise BadInput(
+            f"{name}: {MASK_METHOD}() works with single environments only; pass a factory, or "
+            f"give info['{MASK}'] at every reset and step"
+        )
+
+
+def _autoreset_mode(env: GymnasiumVectorEnv[Any, Any, Any]) -> AutoresetMode:
+    """Read the mode, never guess it: Gymnasium 1.0 changed the default silently."""
+    mode = (env.metadata or {}).get("autoreset_mode")
+    if not isinstance(mode, AutoresetMode):
+        raise BadInput(
+            f"{type(env).__name__}: metadata['autoreset_mode'] is {mode!r}; set it to one of "
+            "gymnasium.vector.AutoresetMode"
+        )
+    return mode

@@ -1,9 +1,9 @@
-"""What users of Python pass as an environment: an id, a factory, an instance, a `VectorEnv`.
+"""Environments passed from Python: an id, a factory, an instance or a `VectorEnv`.
 
-A run needs `agents` environments alike. An instance is copied: by value where all of it is
-plain Python, so that whatever was changed on it is kept; else it is made again from its
-`spec`. What belongs to the user (a `VectorEnv`, the instance itself when `agents=1`) is
-stepped, but never closed.
+A run needs `agents` equal environments. An instance is copied: by value where all of it is
+plain Python, so that any change to it is kept; otherwise it is made again from its `spec`.
+What belongs to the user (a `VectorEnv`, or the instance itself with `agents=1`) is stepped
+but never closed.
 """
 
 import copy
@@ -18,73 +18,69 @@ from gymnasium import spaces
 from dna.common.errors import BadInput
 from dna.config import EnvConfig
 from dna.config.environments import PROCGEN
-from dna.envs import Factory, Source
-from dna.envs.actions import Codec, action_codec
 from dna.envs.factory import factory
 from dna.envs.guard import close, one_line
-from dna.envs.packing import PackedCodec
-from dna.envs.spaces import ObservationCodec
+from dna.envs.protocol import Factory, Source
+from dna.envs.spaces import Codec, ObservationCodec, Observer, PackedCodec, action_codec
 from dna.envs.specs import MASK, ActionSpec, ObservationSpec
 from dna.envs.state import graph
 
 Env = gymnasium.Env[Any, Any]
-Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
-Observer = ObservationCodec | PackedCodec
 
 
 class KeptEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The user's own instance: it outlives the run."""
+    """The user's own instance, which outlives the run."""
 
     def close(self) -> None:
-        """That is for the user to do."""
+        """Do nothing: closing it is up to the user."""
 
 
 class KeptVector(gymnasium.vector.VectorWrapper):
-    """The user's own vector environment: it outlives the run."""
+    """The user's own vector environment, which outlives the run."""
 
     def close(self, **how: Any) -> None:
-        """That is for the user to do."""
+        """Do nothing: closing it is up to the user."""
 
 
 @dataclass(frozen=True)
-class World:
-    """An environment as it was passed."""
+class UserEnv:
+    """An environment as the user passed it."""
 
-    env: Any = None  # None: by its id, in the configuration
+    env: Any = None  # None: named by the configuration's id
 
     def __post_init__(self) -> None:
         known = isinstance(self.env, gymnasium.Env | gymnasium.vector.VectorEnv | str)
         if self.env is not None and not known and not callable(self.env):
             raise BadInput(
                 f"env: a {type(self.env).__name__} is neither an id, a factory, nor an Env or "
-                "VectorEnv of Gymnasium's"
+                "VectorEnv of Gymnasium"
             )
 
     @property
     def id(self) -> str | None:
-        """The id, where it was passed as one."""
+        """The id, if one was passed."""
         return self.env if isinstance(self.env, str) else None
 
     @property
     def name(self) -> str | None:
-        """The id that an environment says it has: it may have been changed since."""
+        """The id in the environment's spec; the environment may have been changed since."""
         spec = getattr(self.env, "spec", None)
         return self.id or (spec.id if spec is not None else None)
 
     @property
     def agents(self) -> int | None:
-        """How many environments it is; None: as many as are asked for."""
+        """The number of environments in a VectorEnv; None: as many as are asked for."""
         return self.env.num_envs if isinstance(self.env, gymnasium.vector.VectorEnv) else None
 
     def owned(self, agents: int) -> bool:
-        """Whether the user's own object is stepped."""
+        """Whether the user's own object is stepped, not a copy."""
         return self.agents is not None or (agents == 1 and isinstance(self.env, gymnasium.Env))
 
     def source(self, agents: int, config: EnvConfig) -> Source:
-        """What `dna.envs.make` is to be given for so many agents."""
+        """The source that `dna.envs.make` takes, for this number of agents."""
         if self.env is None or self.id == config.id is not None:
             return None
-        if self.id is not None:  # another than the settings say
+        if self.id is not None:  # not the one in the settings
             return factory(EnvConfig(id=self.id), allow_import=True)
         if isinstance(self.env, gymnasium.vector.VectorEnv):
             return KeptVector(self.env)
@@ -98,7 +94,7 @@ class World:
     def spaces(
         self, config: EnvConfig, allow_import: bool
     ) -> tuple[spaces.Space[Any], spaces.Space[Any]] | None:
-        """(observation, action) spaces, nothing is reset; None: the id is one of our own."""
+        """(observation, action) spaces without a reset; None for Atari and Procgen ids."""
         if isinstance(self.env, gymnasium.vector.VectorEnv):
             return self.env.single_observation_space, self.env.single_action_space
         if isinstance(self.env, gymnasium.Env):
@@ -116,11 +112,12 @@ class World:
 
 
 def copies(env: Env) -> Factory:
-    """Makes environments like this one, each with nothing shared; refused if that fails."""
+    """A factory of independent copies of an environment; refuses one that cannot be copied."""
     plain = graph.opaque(env, "env") is None
     ways: list[Factory] = [lambda: copy.deepcopy(env)]
-    if not plain and env.spec is not None:
-        ways.insert(0, lambda: _again(env))
+    spec = env.spec
+    if not plain and spec is not None:
+        ways.insert(0, lambda: gymnasium.make(spec, disable_env_checker=True))
     reason = ""
     for way in ways:
         try:
@@ -135,15 +132,10 @@ def copies(env: Env) -> Factory:
     )
 
 
-def _again(env: Env) -> Env:
-    assert env.spec is not None
-    return gymnasium.make(env.spec, disable_env_checker=True)
-
-
 def plain_spaces(
     obs: ObservationSpec, action: ActionSpec
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """Those of Atari and Procgen as we make them: bytes in, one choice out."""
+    """The spaces of this package's Atari and Procgen: bytes in, one choice out."""
     return spaces.Box(0, 255, obs.shape, np.uint8), spaces.Discrete(action.sizes[0])
 
 
@@ -152,7 +144,7 @@ def codecs(
     obs: ObservationSpec,
     action: ActionSpec,
 ) -> tuple[Observer, Codec]:
-    """What reads observations and writes actions of these spaces for a policy like this."""
+    """The codecs between these spaces and a policy with these specs."""
     space, acts = found
     writer = action_codec(acts)
     reader: Observer
@@ -168,7 +160,7 @@ def codecs(
 
 
 def is_batch(space: spaces.Space[Any], observation: Any) -> bool:
-    """Whether these are several observations of this space, one behind the other."""
+    """Whether this is a batch of observations of this space, not a single one."""
     while isinstance(space, spaces.Dict):
         if not isinstance(observation, Mapping):
             raise BadInput("predict: the observation must be a dictionary, as the space is")

@@ -1,7 +1,7 @@
 """Procgen's sixteen games (Cobbe et al., 2020) through EnvPool: `procgen/coinrun`.
 
-EnvPool checks little and links to Qt 5. What it does not do is done here: names and levels
-are checked before it is loaded, Qt is found, every action is compared with its range.
+EnvPool checks little and links to Qt 5. So names and levels are checked here before it is
+loaded, Qt is located, and every action is compared with its range.
 """
 
 import ctypes
@@ -22,15 +22,14 @@ from dna.common.messages import nearest, quoted
 from dna.config import EnvConfig
 from dna.config import Procgen as ProcgenConfig
 from dna.config.environments import PROCGEN
-from dna.envs import Array, Making, State
 from dna.envs.atari.workers import cores
-from dna.envs.guard import guard, one_line
-from dna.envs.packing import PackedCodec
-from dna.envs.spaces import ObservationCodec
-from dna.envs.vector import VectorAdapter, no_snapshot
+from dna.envs.guard import guard, one_line, unsaveable
+from dna.envs.gym import VectorAdapter
+from dna.envs.protocol import Array, Making, State
+from dna.envs.spaces import ObservationCodec, Observer
 
-#: Game → the levels it has beside easy and hard.
-_BESIDE: dict[str, tuple[str, ...]] = {
+#: Game → its distributions of levels other than easy and hard.
+_OTHERS: dict[str, tuple[str, ...]] = {
     "bigfish": (),
     "bossfight": (),
     "caveflyer": ("memory", "exploration"),
@@ -48,15 +47,15 @@ _BESIDE: dict[str, tuple[str, ...]] = {
     "plunder": (),
     "starpilot": ("extreme",),
 }
-GAMES = tuple(_BESIDE)
+GAMES = tuple(_OTHERS)
 #: The keys that each of the 15 actions holds down; the last six differ from game to game.
 _KEYS = "left+down left left+up down noop up right+down right right+up D A W S Q E"
-#: Its Core and their ICU come along.
+#: The loader finds Qt's core library and ICU next to it.
 _QT = "libQt5Gui.so.5"
 
 
 class ProcgenVector(VectorAdapter):
-    """A games together; 64 × 64 colors. Its state cannot be saved: EnvPool has no way."""
+    """A vector of games, 64 × 64 pixels in color; EnvPool cannot save their state."""
 
     def __init__(self, config: EnvConfig, making: Making) -> None:
         task, options = _task(config)
@@ -71,19 +70,19 @@ class ProcgenVector(VectorAdapter):
 
     @property
     def inexact(self) -> str | None:
-        """EnvPool keeps its state to itself."""
-        return f"{self.name}: EnvPool does not hand out its state"
+        """Always: EnvPool does not expose its state."""
+        return f"{self.name}: EnvPool does not expose its state"
 
     def snapshot(self) -> State:
-        """Not to be had."""
-        raise no_snapshot(self.name)
+        """Fail: there is no state to save."""
+        raise unsaveable(self.name)
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Nothing to restore into."""
-        raise no_snapshot(self.name)
+        """Fail: there is no state to restore."""
+        raise unsaveable(self.name)
 
-    def _codec(self) -> ObservationCodec | PackedCodec:
-        """Pictures; and nothing is ever illegal."""
+    def _codec(self) -> Observer:
+        """Images, without a mask."""
         return ObservationCodec(self.env.single_observation_space)
 
     def _encode(self, obs: Any, info: Any, over: Array | None = None) -> Array:
@@ -95,16 +94,18 @@ class ProcgenVector(VectorAdapter):
         return np.array(self.shown[0])
 
     def meanings(self) -> tuple[str, ...]:
-        """The keys held down."""
+        """The keys that each action holds down."""
         return tuple(_KEYS.split())
 
 
 class _Pool(GymnasiumVectorEnv[Any, Any, Any]):
-    """EnvPool with its seeds, its order and its actions made sure of."""
+    """EnvPool with one seed per environment, rows in order, and actions checked."""
 
     def __init__(self, task: str, options: dict[str, Any], seeds: tuple[int, ...]) -> None:
         self.make = _envpool().make_gymnasium
-        self.task, self.options, self.seeds = task, options, seeds
+        self.task = task
+        self.options = options
+        self.seeds = seeds
         self.pool = self._made()
         self.num_envs = len(seeds)
         self.metadata = {"autoreset_mode": self.pool.metadata["autoreset_mode"]}
@@ -116,7 +117,7 @@ class _Pool(GymnasiumVectorEnv[Any, Any, Any]):
         self.fresh = True
 
     def _made(self) -> Any:
-        """Seeds as a list: from one number, environments of neighboring runs would be equal."""
+        """A new pool; seeds as a list, as from one number neighboring runs would share some."""
         return self.make(
             self.task, num_envs=len(self.seeds), seed=list(self.seeds), **self.options
         )
@@ -127,7 +128,7 @@ class _Pool(GymnasiumVectorEnv[Any, Any, Any]):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Array, dict[str, Any]]:
-        """The first levels of the seeds: EnvPool takes seeds only when it is made."""
+        """Start from the seeds, in a new pool if need be: seeds are given when it is made."""
         if not self.fresh:
             self.pool = self._made()
         self.fresh = False
@@ -135,7 +136,7 @@ class _Pool(GymnasiumVectorEnv[Any, Any, Any]):
         return obs[np.argsort(info["env_id"])], {}
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """One step; an action out of range would make EnvPool read past its table."""
+        """One step; refuses an action out of range, on which EnvPool reads past its table."""
         if actions.shape != (self.num_envs,):
             raise ValueError(f"actions of shape {actions.shape} are not ({self.num_envs},)")
         wrong = np.flatnonzero((actions < 0) | (actions >= self.choices))
@@ -148,7 +149,7 @@ class _Pool(GymnasiumVectorEnv[Any, Any, Any]):
         return obs, reward, terminated, truncated, {}
 
     def close(self, **kwargs: Any) -> None:
-        """Its threads end with the object."""
+        """Drop the pool: its threads end with the object."""
         self.pool = None
 
 
@@ -163,7 +164,7 @@ def _task(config: EnvConfig) -> tuple[str, dict[str, Any]]:
         raise BadInput("env.options: not for Procgen; set keys of env.procgen")
     if config.max_episode_steps is not None:
         raise BadInput("env.max_episode_steps: leave it null; procgen has its own limits")
-    offered = ("easy", "hard", *_BESIDE[game])
+    offered = ("easy", "hard", *_OTHERS[game])
     if settings.distribution not in offered:
         raise BadInput(
             f"env.procgen.distribution: {game} has no {settings.distribution} levels, "
@@ -181,9 +182,9 @@ def _task(config: EnvConfig) -> tuple[str, dict[str, Any]]:
 
 @functools.cache
 def load_qt() -> str:
-    """Load the Qt 5 that EnvPool's Procgen is linked to; says whose it is.
+    """Load the Qt 5 that EnvPool's Procgen is linked to; returns where it comes from.
 
-    The libraries of the PyQt5-Qt5 package lie where no loader looks. Once loaded, they are
+    No loader searches the folder of the PyQt5-Qt5 package. Once loaded, its libraries are
     found by name, and no LD_LIBRARY_PATH is needed.
     """
     if sys.platform != "linux":
@@ -204,7 +205,7 @@ def load_qt() -> str:
 
 
 def _loaded(library: str) -> OSError | None:
-    """Load a library for all that come later, or say why not."""
+    """Load a library for those that link to it; returns the error if that fails."""
     try:
         ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
@@ -213,7 +214,7 @@ def _loaded(library: str) -> OSError | None:
 
 
 def _envpool() -> Any:
-    """EnvPool, with a Procgen that found Qt even if somebody imported it without."""
+    """EnvPool, with Procgen reloaded if it was imported before Qt was there."""
     if importlib.util.find_spec("envpool") is None:
         raise MissingExtra("Procgen", "procgen")
     load_qt()

@@ -1,32 +1,49 @@
-"""Gymnasium's spaces of observations → our spec, and the data of one into the other.
+"""Gymnasium's spaces ↔ the package's specs and rows: observations in, actions out.
 
-`Box` of three axes with few channels is an image (first or last axis is the channel, the
-smallest decides), any other `Box` is flattened to a vector; `Discrete`, `MultiDiscrete` and
-`MultiBinary` become one-hot vectors. `Dict`s and masks are packed: `dna.envs.packing`.
+Observations: a `Box` of three axes with few channels is an image (the first or the last axis
+is the channel, the smaller one decides), any other `Box` is flattened to a vector; `Discrete`,
+`MultiDiscrete` and `MultiBinary` become one-hot vectors; `Dict`s and action masks are packed
+into rows of bytes (`dna.envs.packing`). Actions: `Discrete`, `MultiDiscrete`, `MultiBinary`,
+`Box`, and `Dict`s of these; choices and real numbers together are a hybrid action.
+
+A mask is `info["action_mask"]` (`dna.envs.gym` puts the result of `action_masks()` there), or
+an entry `"action_mask"` of a Dict observation: one truth value for every choice, the groups of
+a MultiDiscrete one after the other. It travels in the same row as its observation.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
-from dna.common.errors import BadInput, NonFinite
-from dna.envs.specs import MASK, Dtype, ObservationSpec
+from dna.common.errors import BadInput
+from dna.envs import packing
+from dna.envs.protocol import VectorEnv
+from dna.envs.specs import MASK, ActionSpec, Dtype, ObservationSpec, Part
 
 Array = npt.NDArray[Any]
-#: More channels than this on the smallest axis, and three axes are no picture.
+#: Three axes are an image if the channel axis is at most this long.
 MOST_CHANNELS = 32
+#: The name of the only entry where there is a mask but no Dict space.
+ONLY = "observation"
+#: MinAtar's letters of its actions.
+MINATAR = {"n": "noop", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
+
+
+# --- Observations -------------------------------------------------------------------------
 
 
 class ObservationCodec:
-    """One environment's observations as rows of our spec."""
+    """Encodes one environment's observations as rows of its spec."""
 
     def __init__(self, space: spaces.Space[Any], *, maskless: bool = False) -> None:
-        """`maskless`: choices are made, and nothing said that some may be illegal."""
-        self.space, self.maskless = space, maskless
+        """`maskless`: actions are choices, and the first reset showed no mask for them."""
+        self.space = space
+        self.maskless = maskless
         self.one_hot = isinstance(
             space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
         )
@@ -49,7 +66,7 @@ class ObservationCodec:
         bytes_or_bools: dict[str, Dtype] = {"uint8": "uint8", "bool": "bool"}
         dtype: Dtype = bytes_or_bools.get(str(space.dtype), "float32")
         if len(shape) == 3 and min(shape[0], shape[2]) <= MOST_CHANNELS and min(shape) >= 1:
-            # Pictures are mostly square: then the odd side out is the channels.
+            # Images are mostly square: then the axis that differs is the channels.
             self.channels_first = shape[0] != shape[1] and (
                 shape[1] == shape[2] or shape[0] < shape[2]
             )
@@ -62,9 +79,9 @@ class ObservationCodec:
         return np.empty((agents, *self.spec.shape), dtype=np.dtype(self.spec.dtype))
 
     def encode(self, observation: Any, info: Any = None, *, final: bool = False) -> Array:
-        """One observation as our spec has it; nothing of `info` is in it."""
+        """Encode one observation; `info` contributes nothing to it."""
         if self.maskless:
-            check_unmasked(info)
+            _refuse_late_mask(info)
         if self.one_hot:
             return np.asarray(flatten(self.space, observation), dtype=np.float32)
         array = np.asarray(observation)
@@ -77,25 +94,138 @@ class ObservationCodec:
         return array.reshape(-1)
 
     def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
-        """A vector environment's observations, one row per agent."""
+        """Encode a vector environment's observations, one row per agent."""
         if self.maskless:
-            check_unmasked(info)
+            _refuse_late_mask(info)
         buffer = self.empty(len(observations))
         for row, observation in zip(buffer, observations, strict=True):
             row[...] = self.encode(observation)
         return buffer
 
     def numbers(self, rows: Array) -> Array:
-        """What of these rows can fail to be finite."""
+        """The numbers in these rows that must be finite."""
         return rows
 
     def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
-        """Every choice always is."""
+        """None: every choice is always legal."""
         return None
 
 
-def check_unmasked(info: Any) -> None:
-    """A mask that comes late would be ignored: networks are built for what a reset shows."""
+class PackedCodec:
+    """Encodes one environment's Dict entries and action mask as rows of bytes."""
+
+    def __init__(self, space: spaces.Space[Any], action: ActionSpec, *, in_info: bool) -> None:
+        self.choices = action.choices
+        self.in_info = in_info
+        entries = dict(_entries(space)) if isinstance(space, spaces.Dict) else {ONLY: space}
+        self.in_obs = bool(self.choices) and MASK in entries and not in_info
+        if self.in_obs:
+            size = int(np.prod(entries.pop(MASK).shape or (0,)))
+            if size != sum(self.choices):
+                raise BadInput(
+                    f"'{MASK}' has {size} entries, not one for each of "
+                    f"{sum(self.choices)} choices"
+                )
+        if not entries:
+            raise BadInput("observation space Dict: has nothing to see; add an entry")
+        self.nested = isinstance(space, spaces.Dict)
+        self.codecs = {name: _entry_codec(name, entry) for name, entry in entries.items()}
+        parts = [
+            Part(name, "image" if spec.kind == "image" else "vector", spec.shape, spec.dtype)
+            for name, spec in ((name, codec.spec) for name, codec in self.codecs.items())
+        ]
+        if in_info or self.in_obs:
+            parts.append(Part(MASK, "mask", (sum(self.choices),), "bool"))
+        self.spec = ObservationSpec.pack(parts)
+        self.maskless = bool(self.choices) and not self.spec.masked
+        self.spans = packing.spans(self.spec)
+
+    def empty(self, agents: int) -> Array:
+        """A buffer for one observation of each agent."""
+        return np.zeros((agents, *self.spec.shape), dtype=np.uint8)
+
+    def encode(self, observation: Any, info: Any = None, *, final: bool = False) -> Array:
+        """Encode one observation as a row; a final one needs no mask."""
+        row = np.zeros(self.spec.shape, dtype=np.uint8)
+        if self.maskless:
+            _refuse_late_mask(info)
+        for part, span in self.spans.items():
+            if part.kind == "mask":
+                value: Any = self._mask(observation, info, final)
+            else:
+                found = entry(observation, part.name) if self.nested else observation
+                value = self.codecs[part.name].encode(found)
+            flat = np.ascontiguousarray(value, dtype=np.dtype(part.dtype)).reshape(-1)
+            row[span] = flat.view(np.uint8)
+        return row
+
+    def _mask(self, observation: Any, info: Any, final: bool) -> npt.NDArray[np.bool_]:
+        size = sum(self.choices)
+        found = observation.get(MASK) if self.in_obs else (info or {}).get(MASK)
+        if found is None and not final:
+            where = "the observation" if self.in_obs else "info"
+            raise ValueError(f"{where} has no '{MASK}' this time")
+        if found is None:
+            return np.ones(size, np.bool_)
+        groups = found if isinstance(found, tuple | list) else [found]
+        mask = np.concatenate([np.asarray(group).reshape(-1) for group in groups]) != 0
+        if mask.shape != (size,):
+            raise ValueError(f"{MASK} has {len(mask)} entries, not one for {size} choices")
+        ends = np.cumsum(self.choices)[:-1]
+        possible = all(group.any() for group in np.split(mask, ends))
+        if not possible and not final:
+            raise ValueError(f"{MASK} leaves no legal choice")
+        return mask if possible else np.ones(size, np.bool_)
+
+    def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
+        """Encode a vector environment's observations; rows that are `over` need no mask."""
+        name = next(iter(self.codecs))
+        rows = self.empty(len(entry(observations, name) if self.nested else observations))
+        masks = (info or {}).get(MASK)
+        for i in range(len(rows)):
+            own = {} if masks is None or masks[i] is None else {MASK: masks[i]}
+            one = row_of(observations, i)
+            rows[i] = self.encode(one, own, final=over is not None and bool(over[i]))
+        return rows
+
+    def numbers(self, rows: Array) -> Array:
+        """The numbers in these rows that must be finite."""
+        return packing.numbers(self.spec, rows)
+
+    def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
+        """Which choices are legal [B, C]; None: every choice is always legal."""
+        return packing.legal(self.spec, rows)
+
+
+Observer = ObservationCodec | PackedCodec
+
+
+def observation_codec(space: spaces.Space[Any], action: ActionSpec, info: Any) -> Observer:
+    """The codec for a space; `info` of a reset shows whether masks come that way."""
+    in_info = bool(action.choices) and MASK in (info or {})
+    if in_info or isinstance(space, spaces.Dict):
+        return PackedCodec(space, action, in_info=in_info)
+    return ObservationCodec(space, maskless=bool(action.choices))
+
+
+def _entries(space: spaces.Dict, start: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
+    """Every entry of a Dict and of the Dicts inside it, as `outer/inner`."""
+    for name, inner in space.spaces.items():
+        if isinstance(inner, spaces.Dict):
+            yield from _entries(inner, f"{start}{name}/")
+        else:
+            yield f"{start}{name}", inner
+
+
+def _entry_codec(name: str, space: spaces.Space[Any]) -> ObservationCodec:
+    try:
+        return ObservationCodec(space)
+    except BadInput as error:
+        raise BadInput(f"'{name}': {error}") from None
+
+
+def _refuse_late_mask(info: Any) -> None:
+    """Refuse a mask that the first reset did not show, as networks are built from that."""
     if info and MASK in info:
         raise ValueError(
             f"info has an '{MASK}' now, but had none at the first reset; give it at every "
@@ -103,10 +233,288 @@ def check_unmasked(info: Any) -> None:
         )
 
 
-def check_finite(what: str, array: Array, agents: Sequence[int] | Array | None = None) -> None:
-    """Stop at the first number that is not one, naming the agent."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        rows = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-        agent = int(rows[0] if agents is None else agents[rows[0]])
-        text = f"the environment gave a {what} that is not finite (agent {agent})"
-        raise NonFinite(text, {what.replace(" ", "_"): array})
+def entry(observation: Any, path: str) -> Any:
+    """The entry `outer/inner` of an observation, or of a batch of observations."""
+    for name in path.split("/"):
+        if not isinstance(observation, Mapping) or name not in observation:
+            raise ValueError(f"the observation has no '{path}'")
+        observation = observation[name]
+    return observation
+
+
+def row_of(batch: Any, i: int) -> Any:
+    """One agent's observation out of a batch, which may be a Dict."""
+    if isinstance(batch, Mapping):
+        return {name: row_of(part, i) for name, part in batch.items()}
+    return batch[i]
+
+
+# --- Actions ------------------------------------------------------------------------------
+
+
+class Codec(Protocol):
+    """Decodes rows of actions into what an environment's `step` takes."""
+
+    spec: ActionSpec
+
+    def decode(self, action: Array) -> Any:
+        """One agent's action."""
+
+    def decode_batch(self, actions: Array) -> Any:
+        """Every agent's action, stacked as a vector environment takes them."""
+
+    def uniform(self, rng: np.random.Generator, agents: int) -> Array:
+        """Actions drawn uniformly; standard normal where a real number has no bounds."""
+
+
+def action_codec(space: spaces.Space[Any]) -> Codec:
+    """The codec for an action space."""
+    return DictActionCodec(space) if isinstance(space, spaces.Dict) else ActionCodec(space)
+
+
+class ActionCodec:
+    """The actions of one plain space."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+        self.start: Array = np.zeros(1, dtype=np.int64)
+        if isinstance(space, spaces.Discrete):
+            self.start = np.array([space.start], dtype=np.int64)
+            self.spec = ActionSpec("categorical", (int(space.n),))
+        elif isinstance(space, spaces.MultiDiscrete):
+            self.start = np.asarray(space.start, dtype=np.int64).reshape(-1)
+            self.spec = ActionSpec("categorical", tuple(int(n) for n in space.nvec.reshape(-1)))
+        elif isinstance(space, spaces.MultiBinary):
+            self.spec = ActionSpec("categorical", (2,) * int(np.prod(space.shape)))
+        elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+            self.spec = ActionSpec("gaussian", (int(np.prod(space.shape)),))
+        else:
+            raise BadInput(
+                f"action space {type(space).__name__} is not supported; use Discrete, "
+                "MultiDiscrete, MultiBinary, a Box of real numbers, or a Dict of these"
+            )
+
+    def decode(self, action: Array) -> Any:
+        """One agent's action; real numbers are clipped here, not in the policy."""
+        if isinstance(self.space, spaces.Discrete):
+            return int(action[0] + self.start[0])
+        shape = self.space.shape or ()
+        if isinstance(self.space, spaces.Box):
+            action = np.clip(action.reshape(shape), self.space.low, self.space.high)
+            return action.astype(self.space.dtype)
+        return (action + self.start).reshape(shape).astype(self.space.dtype)
+
+    def decode_batch(self, actions: Array) -> Any:
+        """Every agent's action, stacked as a vector environment takes them."""
+        return np.stack([np.asarray(self.decode(action)) for action in actions])
+
+    def uniform(self, rng: np.random.Generator, agents: int) -> Array:
+        """Actions drawn uniformly; standard normal where a real number has no bounds."""
+        if isinstance(self.space, spaces.Box):
+            low = self.space.low.reshape(-1)
+            high = self.space.high.reshape(-1)
+            bounded = np.isfinite(low) & np.isfinite(high)
+            span = np.where(bounded, high, 1.0) - np.where(bounded, low, 0.0)
+            inside = np.where(bounded, low, 0.0) + span * rng.random((agents, len(low)))
+            free = rng.standard_normal((agents, len(low)))
+            return np.where(bounded, inside, free).astype(np.float32)
+        return rng.integers(0, self.spec.sizes, size=(agents, self.spec.width))
+
+
+class DictActionCodec:
+    """The actions of a Dict: in a row all choices come first, then all real numbers."""
+
+    def __init__(self, space: spaces.Dict) -> None:
+        self.codecs = {name: action_codec(inner) for name, inner in space.spaces.items()}
+        specs = [codec.spec for codec in self.codecs.values()]
+        sizes = tuple(size for spec in specs for size in spec.choices)
+        reals = sum(spec.numbers for spec in specs)
+        if sizes and reals:
+            self.spec = ActionSpec("hybrid", sizes, reals)
+        elif sizes:
+            self.spec = ActionSpec("categorical", sizes)
+        elif reals:
+            self.spec = ActionSpec("gaussian", (reals,))
+        else:
+            raise BadInput("action space Dict: has nothing to do; add an entry")
+        self.columns = self._columns()
+
+    def _columns(self) -> dict[str, Array]:
+        """Entry → its columns in a row, in its own order."""
+        found = {}
+        choice = 0
+        number = len(self.spec.choices)
+        for name, codec in self.codecs.items():
+            choices = len(codec.spec.choices)
+            numbers = codec.spec.numbers
+            own = [*range(choice, choice + choices), *range(number, number + numbers)]
+            found[name] = np.array(own, dtype=np.int64)
+            choice += choices
+            number += numbers
+        return found
+
+    def _own(self, name: str, action: Array) -> Array:
+        own = action[..., self.columns[name]]
+        return own if self.codecs[name].spec.numbers else own.astype(np.int64)
+
+    def decode(self, action: Array) -> dict[str, Any]:
+        """One agent's action, entry by entry."""
+        return {n: codec.decode(self._own(n, action)) for n, codec in self.codecs.items()}
+
+    def decode_batch(self, actions: Array) -> dict[str, Any]:
+        """Every agent's action, entry by entry."""
+        return {
+            n: codec.decode_batch(self._own(n, actions)) for n, codec in self.codecs.items()
+        }
+
+    def uniform(self, rng: np.random.Generator, agents: int) -> Array:
+        """Actions drawn uniformly, each entry by itself."""
+        dtype = np.float32 if self.spec.numbers else np.int64
+        rows: Array = np.empty((agents, self.spec.width), dtype)
+        for name, codec in self.codecs.items():
+            rows[:, self.columns[name]] = codec.uniform(rng, agents)
+        return rows
+
+
+def uniform_rows(
+    codec: Codec,
+    rng: np.random.Generator,
+    legal: Array | None,
+    *,
+    agents: int,
+    own: slice,
+    only: int | None,
+) -> Array:
+    """Actions drawn uniformly among the legal ones: the `own` of all agents, or of one only."""
+    if only is not None:
+        agents = 1
+        own = slice(None)
+        legal = None if legal is None else legal[only : only + 1]
+    if legal is None:
+        return codec.uniform(rng, agents)[own]
+    return uniform_legal(codec, rng, legal, agents, own)
+
+
+def uniform_legal(
+    codec: Codec, rng: np.random.Generator, legal: Array, agents: int, own: slice
+) -> Array:
+    """Actions drawn uniformly among the legal ones [A, W], by the argmax of masked noise.
+
+    Noise is drawn for all agents of a run, whichever of them this process has.
+    """
+    rows = codec.uniform(rng, agents)[own]
+    noise = np.where(legal, rng.random((agents, legal.shape[1]))[own], -1.0)
+    ends = np.cumsum(codec.spec.choices)[:-1]
+    for column, group in enumerate(np.split(noise, ends, axis=1)):
+        rows[:, column] = group.argmax(axis=1)
+    return rows
+
+
+def meanings_of(env: Any, spec: ActionSpec) -> tuple[str, ...]:
+    """Names of a single choice, as Gymnasium's Atari or MinAtar has them; else empty."""
+    names: Any = None
+    if hasattr(env, "get_action_meanings"):
+        names = env.get_action_meanings()
+    elif hasattr(env, "action_set") and hasattr(env, "game"):
+        letters = getattr(getattr(env.game, "env", None), "action_map", None)
+        if isinstance(letters, list):
+            names = [MINATAR.get(letters[i], letters[i]) for i in env.action_set]
+    fits = spec.kind == "categorical" and isinstance(names, list | tuple)
+    return tuple(map(str, names)) if fits and spec.sizes == (len(names),) else ()
+
+
+# --- Descriptions of the environment's own spaces, for policies exported to other programs ----
+
+
+@dataclass(frozen=True)
+class ActionPart:
+    """One entry of an action, or all of it: which columns of a row it is made of."""
+
+    name: str  # `outer/inner` in a Dict, else empty
+    kind: Literal["choices", "reals"]
+    columns: tuple[int, ...]
+    shape: tuple[int, ...]  # what `step` takes; () is a single number
+    dtype: str
+    start: tuple[int, ...] = ()  # added to each choice
+    low: tuple[float, ...] = ()  # bounds of each real number
+    high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class RawObservation:
+    """One entry of an observation as the environment gives it."""
+
+    space: str  # as Gymnasium prints it
+    shape: tuple[int, ...]
+    steps: tuple[str, ...]  # the conversion into a row's entry, in words
+
+
+@dataclass(frozen=True)
+class SpaceDescription:
+    """The spaces of one environment as plain data."""
+
+    actions: tuple[ActionPart, ...]
+    observations: dict[str, RawObservation]  # by entry; a plain space has the one entry ``
+    meanings: tuple[str, ...] = ()  # names of the choices, where they have any
+
+
+def describe_spaces(vector: VectorEnv) -> SpaceDescription:
+    """Describe what these environments give and take, without this package's rows."""
+    codec: Codec | None = getattr(vector, "_action", None)
+    if codec is None:  # Atari: our own emulators, choices from 0
+        choice = ActionPart("", "choices", (0,), (), "int64", (0,))
+        meanings = tuple(name.upper() for name in vector.meanings())  # as the emulator has them
+        return SpaceDescription((choice,), {}, meanings)
+    columns = tuple(range(codec.spec.width))
+    observer: Observer | None = getattr(vector, "_obs", None)
+    actions = tuple(_describe_actions(codec, "", columns))
+    return SpaceDescription(actions, _describe_observations(observer))
+
+
+def _describe_actions(
+    codec: Codec, name: str, columns: tuple[int, ...]
+) -> Iterator[ActionPart]:
+    if isinstance(codec, DictActionCodec):
+        for inner_name, inner in codec.codecs.items():
+            own = tuple(columns[int(i)] for i in codec.columns[inner_name])
+            path = f"{name}/{inner_name}" if name else inner_name
+            yield from _describe_actions(inner, path, own)
+    elif isinstance(codec, ActionCodec):
+        yield _describe_action(codec, name, columns)
+
+
+def _describe_action(codec: ActionCodec, name: str, columns: tuple[int, ...]) -> ActionPart:
+    space = codec.space
+    shape = tuple(space.shape or ())
+    if isinstance(space, spaces.Box):
+        low = tuple(map(float, space.low.reshape(-1)))
+        high = tuple(map(float, space.high.reshape(-1)))
+        return ActionPart(name, "reals", columns, shape, str(space.dtype), (), low, high)
+    start = np.broadcast_to(codec.start, (len(columns),))
+    dtype = "int64" if isinstance(space, spaces.Discrete) else str(space.dtype)
+    return ActionPart(name, "choices", columns, shape, dtype, tuple(map(int, start)))
+
+
+def _describe_observations(codec: Observer | None) -> dict[str, RawObservation]:
+    if codec is None:
+        return {}
+    codecs = codec.codecs if isinstance(codec, PackedCodec) else {"": codec}
+    found = {}
+    for name, inner in codecs.items():
+        text = " ".join(str(inner.space).split())
+        shape = tuple(inner.space.shape or ())
+        found[name] = RawObservation(text[:200], shape, tuple(_conversion(inner)))
+    return found
+
+
+def _conversion(codec: ObservationCodec) -> Iterator[str]:
+    """The steps from an observation to its entry in a row, in words."""
+    space = codec.space
+    if codec.one_hot and not isinstance(space, spaces.MultiBinary):
+        yield "one-hot: each number, less its start, is the place of a 1; several in a row"
+    elif codec.channels_first:
+        yield "move the first axis, the channels, to the end"
+    elif codec.spec.kind == "vector" and len(space.shape or ()) != 1:
+        yield "flatten in C order"
+    if codec.spec.dtype == "float32" and space.dtype != np.float32:
+        yield "as float32"

@@ -12,9 +12,8 @@ from dna.common.tensor_files import under
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.envs import VectorEnv
-from dna.envs.actions import Codec
-from dna.envs.instances import Observer, is_batch
-from dna.envs.packing import PackedCodec, entry, row_of
+from dna.envs.instances import is_batch
+from dna.envs.spaces import Codec, Observer, PackedCodec, entry, row_of
 from dna.envs.specs import MASK
 from dna.networks.networks import Networks
 from dna.runs import checkpoint

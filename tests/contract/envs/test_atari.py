@@ -258,10 +258,10 @@ def test_a_snapshot_goes_on_in_another_process(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state | {"stacks": state["stacks"][:1]}, "of other settings"),
-        (lambda state: state | {"stacks": state["stacks"] * 1.0}, "of other settings"),
+        (lambda state: state | {"stacks": state["stacks"][:1]}, "with other settings"),
+        (lambda state: state | {"stacks": state["stacks"] * 1.0}, "with other settings"),
         (lambda state: {k: v for k, v in state.items() if k != "counters"}, "other settings"),
-        (lambda state: state | {"counters": state["counters"] + 20}, "another set of actions"),
+        (lambda state: state | {"counters": state["counters"] + 20}, "another action set"),
     ],
 )
 def test_a_snapshot_of_something_else_is_refused_before_anything_changes(change, message):
@@ -314,7 +314,7 @@ def told(emulator: Told, **settings):
     """One game of Breakout whose emulator is replaced after its start."""
     env = atari.vector("Breakout", 1, noops=None, **settings)
     env.reset()
-    game = env.crew.games.games[0]
+    game = env.runner.games.games[0]
     game.ale = emulator
     game.lives = emulator.lives()
     return env, game
@@ -324,8 +324,8 @@ def test_sticky_actions_repeat_a_quarter_of_the_frames():
     from dna.envs.atari.game import Game
 
     game = Game("pong", Atari(), 5, np.zeros((2, 210, 160), np.uint8))
-    luck = np.array([game._luck(block) for block in range(5)]).reshape(-1)
-    assert abs(np.mean(luck) - 0.25) < 4 * np.sqrt(0.25 * 0.75 / len(luck))
+    sticky_frames = np.array([game._draw_sticky(block) for block in range(5)]).reshape(-1)
+    assert abs(np.mean(sticky_frames) - 0.25) < 4 * np.sqrt(0.25 * 0.75 / len(sticky_frames))
 
 
 @pytest.mark.parametrize("sticky", [0.0, 0.25, 1.0])
@@ -335,9 +335,9 @@ def test_a_sticky_frame_repeats_the_action_before_it(sticky):
     wanted = [3, 5, 7, 2, 4] * 20
     for action in wanted:
         env.step(np.array([[action]]))
-    luck = np.array(game._luck(0)[: len(wanted)]).reshape(-1)
+    sticky_frames = np.array(game._draw_sticky(0)[: len(wanted)]).reshape(-1)
     expected, held = [], 0
-    for chosen, repeats in zip(np.repeat(wanted, 4), luck, strict=True):
+    for chosen, repeats in zip(np.repeat(wanted, 4), sticky_frames, strict=True):
         held = held if repeats else chosen
         expected.append(held)
     assert emulator.actions == expected
@@ -410,7 +410,7 @@ def test_an_unknown_game_is_one_line(env_id, message):
 
 
 def workers_of(env) -> list[int]:
-    return [worker.process.pid for worker in env.crew.workers]
+    return [worker.process.pid for worker in env.runner.workers]
 
 
 def test_a_killed_worker_is_an_error_at_once():
@@ -505,7 +505,7 @@ import atari, dna.envs.atari.workers, numpy
 dna.envs.atari.workers.STEP = 2.0
 env = atari.vector("Pong", 8, 2)
 env.reset()
-print(*[w.process.pid for w in env.crew.workers], flush=True)
+print(*[w.process.pid for w in env.runner.workers], flush=True)
 start = time.monotonic()
 while time.monotonic() - start < 5:
     env.step(env.uniform(numpy.random.default_rng(0)))
@@ -517,7 +517,7 @@ import sys; sys.path.insert(0, {tests!r})
 import atari
 env = atari.vector("Pong", 8, 2)
 env.reset()
-print(*[w.process.pid for w in env.crew.workers], flush=True)
+print(*[w.process.pid for w in env.runner.workers], flush=True)
 while True:
     env.step(env.uniform(__import__("numpy").random.default_rng(0)))
 """

@@ -8,10 +8,9 @@ from gymnasium import spaces
 from dna.common.errors import BadInput, EnvironmentFailure, NonFinite
 from dna.config import EnvConfig
 from dna.envs import Making, make
-from dna.envs.actions import ActionCodec
 from dna.envs.factory import factory
 from dna.envs.fake import Countdown, Identity
-from dna.envs.spaces import ObservationCodec
+from dna.envs.spaces import ActionCodec, ObservationCodec
 from helpers import environment, tiny
 
 IDS = ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "FrozenLake-v1", "MinAtar/Breakout-v1"]

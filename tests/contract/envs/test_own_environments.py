@@ -13,8 +13,8 @@ from torch import nn
 from dna.algorithm.rollout import Collector
 from dna.common.errors import BadInput, EnvironmentFailure, NonFinite, Preempted
 from dna.config.overrides import tweak
-from dna.envs.actions import action_codec, uniform_legal
-from dna.envs.packing import PackedCodec, legal, numbers
+from dna.envs.packing import legal, numbers
+from dna.envs.spaces import PackedCodec, action_codec, uniform_legal
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.evaluation.evaluate import Playing, evaluate, load_policy
 from dna.networks.distributions import Hybrid, mask_illegal
@@ -308,7 +308,7 @@ def test_what_is_seen_comes_before_what_is_asked(tmp_path):
 def test_a_vector_environment_whose_masks_must_be_asked_for_is_refused(tmp_path, kind):
     vector = kind([Asked] * 4)
     try:
-        with pytest.raises(BadInput, match=r"action_masks\(\) is asked of single"):
+        with pytest.raises(BadInput, match=r"action_masks\(\) works with single"):
             train(tiny("dna", None), 0, tmp_path / "run", how=HOW, source=vector)
     finally:
         vector.close()

@@ -59,7 +59,7 @@ def test_the_table_of_levels_is_envpools():
     ours = {
         f"{game.capitalize()}{levels.capitalize()}-v0"
         for game in procgen.GAMES
-        for levels in ("easy", "hard", *procgen._BESIDE[game])
+        for levels in ("easy", "hard", *procgen._OTHERS[game])
     }
     known = envpool.list_all_envs()
     levels = ("Easy-v0", "Hard-v0", "Extreme-v0", "Memory-v0", "Exploration-v0")
@@ -193,7 +193,7 @@ def test_the_doctor_says_how_qt_stands_and_checks_a_game(monkeypatch):
     monkeypatch.setattr(doctor, "STEPS", 20)
     found = {finding.text: finding.level for finding in doctor.conformance("procgen/starpilot")}
     assert "fail" not in found.values()
-    why = "procgen/starpilot: EnvPool does not hand out its state"
+    why = "procgen/starpilot: EnvPool does not expose its state"
     assert found[f"{why}: a resumed run starts new episodes"] == "note"
     assert "no episode ended in 20 steps" in found
 

@@ -19,7 +19,7 @@ from dna.config import SGD, EnvConfig, json_tree
 from dna.config.overrides import tweak
 from dna.config.phases import Frozen, Name
 from dna.config.presets import PRESETS, preset
-from dna.envs.instances import KeptEnv, World, copies, is_batch
+from dna.envs.instances import KeptEnv, UserEnv, copies, is_batch
 from dna.evaluation.evaluate import Evaluation
 from dna.runs.callbacks import Callbacks
 from helpers import tiny
@@ -231,7 +231,7 @@ def test_otherwise_a_factory_is_asked_for():
     with pytest.raises(BadInput, match=r"cannot be copied .*; pass a factory") as caught:
         dna.DNA(env).learn(10)
     assert "\n" not in str(caught.value)
-    source = World(env).source(1, EnvConfig())
+    source = UserEnv(env).source(1, EnvConfig())
     assert isinstance(source(), KeptEnv)
     assert source().unwrapped is env
 

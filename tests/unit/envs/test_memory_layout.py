@@ -13,9 +13,8 @@ from gymnasium import spaces
 from dna.common.errors import Unsaveable
 from dna.config import EnvConfig
 from dna.envs import Making
-from dna.envs.gym import GymVector
+from dna.envs.gym import GymVector, VectorAdapter
 from dna.envs.state import graph, memory_layout
-from dna.envs.vector import VectorAdapter
 
 
 class Holder:
@@ -122,7 +121,7 @@ def test_a_set_that_lost_items_is_named():
 
 
 def test_words_count_as_alike_where_the_hash_seed_is_fixed():
-    program = "from dna.envs import layout; print(layout._hashes_alike('a'))"
+    program = "from dna.envs.state import memory_layout as m; print(m._hashes_alike('a'))"
     for seed, alike in (("0", "True"), ("7", "True"), ("random", "False")):
         env = os.environ | {"PYTHONHASHSEED": seed}
         out = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True)

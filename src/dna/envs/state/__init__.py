@@ -1,4 +1,4 @@
-"""Snapshots of Python environments: object graphs written to arrays and put back.
+"""Snapshots of Python environments: an object graph as arrays, and back into like objects.
 
-Knows nothing of particular environments, and never imports or calls what a file names.
+Knows nothing about particular environments, and never imports or calls what a file names.
 """

@@ -1,49 +1,59 @@
-"""Random generators of Python and numpy as JSON, and back."""
+"""Random generators of Python and numpy as JSON, and back; draws from the global ones.
+
+`np.random` and `random` are seeded by nobody here and are not part of a snapshot: a run that
+depends on them is not a function of its seed, and resuming it is not exact.
+"""
 
 import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-#: Sequences that bits are seeded by, or none (`RandomState` seeds its own in another way).
+#: What a bit generator is seeded by; `RandomState` has no sequence.
 SEEDS = (np.random.SeedSequence, type(None))
 KINDS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
+#: Number of calls watched for global draws: an environment that draws mostly does so at once.
+CALLS = 100
 
 
-def is_dice(x: object) -> bool:
-    """Whether it is a generator that can be written down; subclasses may hold more."""
+def is_generator(x: object) -> bool:
+    """Whether x is a generator that can be recorded; subclasses may hold more state."""
     if type(x) is np.random.Generator:
         bits = x.bit_generator
         return type(bits).__name__ in KINDS and type(bits.seed_seq) in SEEDS
     return type(x) in (np.random.RandomState, random.Random)
 
 
-def memory(dice: Any) -> int:
-    """What tells two generators apart: they may draw from the same bits."""
-    if isinstance(dice, np.random.Generator):
-        return id(dice.bit_generator)
-    return id(dice._bit_generator if isinstance(dice, np.random.RandomState) else dice)
+def bits_of(rng: Any) -> int:
+    """The id of the bits drawn from: two generators may share them."""
+    if isinstance(rng, np.random.Generator):
+        return id(rng.bit_generator)
+    return id(rng._bit_generator if isinstance(rng, np.random.RandomState) else rng)
 
 
-def save(dice: Any) -> dict[str, Any]:
-    """A generator's state, and what its next children will come from."""
-    if isinstance(dice, np.random.Generator):
-        bits = dice.bit_generator
-        return {"numpy": plain(bits.state), "seeds": _seeds(bits.seed_seq)}
-    if isinstance(dice, np.random.RandomState):
-        return {"legacy": plain(dice.get_state(legacy=False))}
-    version, words, gauss = dice.getstate()
+def save(rng: Any) -> dict[str, Any]:
+    """A generator's state, and the seed sequence that it spawns children from."""
+    if isinstance(rng, np.random.Generator):
+        bits = rng.bit_generator
+        return {"numpy": _plain(bits.state), "seeds": _seeds(bits.seed_seq)}
+    if isinstance(rng, np.random.RandomState):
+        return {"legacy": _plain(rng.get_state(legacy=False))}
+    version, words, gauss = rng.getstate()
     return {"python": [version, list(words), None if gauss is None else gauss.hex()]}
 
 
 def load(state: dict[str, Any], present: Any) -> Any:
-    """A generator in that state: the present one if it is of the kind, else a new one."""
+    """A generator in that state: the present one if it is of the same kind, else a new one."""
     if "numpy" in state:
-        name, seeds = state["numpy"]["bit_generator"], state["seeds"]
+        name = state["numpy"]["bit_generator"]
         if name not in KINDS:
             raise ValueError(f"no generator is called {name}")
-        if not (is_dice(present) and _alike(present, name, seeds)):
-            present = np.random.Generator(getattr(np.random, name)(_sequence(seeds)))
+        if not (is_generator(present) and _alike(present, name, state["seeds"])):
+            bits = getattr(np.random, name)(_sequence(state["seeds"]))
+            present = np.random.Generator(bits)
         present.bit_generator.state = _arrays(state["numpy"])
         return present
     if "legacy" in state:
@@ -52,9 +62,9 @@ def load(state: dict[str, Any], present: Any) -> Any:
         legacy.set_state(_arrays(state["legacy"]))
         return legacy
     version, words, gauss = state["python"]
-    plain = present if type(present) is random.Random else random.Random()
-    plain.setstate((version, tuple(words), None if gauss is None else float.fromhex(gauss)))
-    return plain
+    python = present if type(present) is random.Random else random.Random()
+    python.setstate((version, tuple(words), None if gauss is None else float.fromhex(gauss)))
+    return python
 
 
 def _alike(present: Any, name: str, seeds: Any) -> bool:
@@ -63,7 +73,7 @@ def _alike(present: Any, name: str, seeds: Any) -> bool:
 
 
 def _seeds(sequence: Any) -> dict[str, Any] | None:
-    """Where `spawn` takes its children from."""
+    """The arguments of a seed sequence, from which `spawn` takes children."""
     if not isinstance(sequence, np.random.SeedSequence):
         return None
     entropy = sequence.entropy
@@ -77,15 +87,16 @@ def _seeds(sequence: Any) -> dict[str, Any] | None:
 
 
 def _sequence(seeds: Any) -> Any:
-    """A sequence with these seeds; None: of a generator that has none."""
+    """The inverse of `_seeds`."""
     if seeds is None:
         return None
     return np.random.SeedSequence(**seeds | {"spawn_key": tuple(seeds["spawn_key"])})
 
 
-def plain(state: Any) -> Any:
+def _plain(state: Any) -> Any:
+    """A bit generator's state as plain JSON values."""
     if isinstance(state, dict):
-        return {key: plain(value) for key, value in state.items()}
+        return {key: _plain(value) for key, value in state.items()}
     if isinstance(state, np.ndarray):
         return {"words": [int(word) for word in state], "dtype": state.dtype.str}
     if isinstance(state, float):
@@ -94,6 +105,7 @@ def plain(state: Any) -> Any:
 
 
 def _arrays(state: Any) -> Any:
+    """The inverse of `_plain`."""
     if isinstance(state, dict) and "words" in state:
         return np.array(state["words"], dtype=state["dtype"])
     if isinstance(state, dict) and "float" in state:
@@ -101,3 +113,44 @@ def _arrays(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: _arrays(value) for key, value in state.items()}
     return state
+
+
+class GlobalDraws:
+    """Detects an environment that draws from the process's global generators."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.left = CALLS
+        self.drawn: str | None = None  # the generator that was drawn from
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch one call; costs nothing after the first `CALLS`."""
+        if not self.left:
+            yield
+            return
+        before = _global_states()
+        yield
+        self.left -= 1
+        moved = [name for name, state in _global_states().items() if state != before[name]]
+        if moved and self.drawn is None:
+            self.drawn = moved[0]
+            self.left = 0
+            warnings.warn(
+                f"{self.name} draws from {self.drawn}, which no seed reaches: runs of the same "
+                "seed differ, and resuming is not exact; draw from self.np_random",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def inexact(self) -> str | None:
+        """Why the environments cannot be saved, if global draws are the reason."""
+        return f"{self.name}: the state of {self.drawn} cannot be saved" if self.drawn else None
+
+
+def _global_states() -> dict[str, Any]:
+    return {
+        "np.random": _plain(np.random.get_state(legacy=False)),  # noqa: NPY002 the one to watch
+        "random": random.getstate(),
+    }

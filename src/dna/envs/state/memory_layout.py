@@ -1,7 +1,8 @@
-"""How arrays and sets lie in memory, as far as a program can notice (`dna.envs.state.graph`).
+"""The memory layout of arrays and sets, as far as a program can notice it.
 
-Sums of an array depend in their last bits on the order of its axes in memory; what a set gives
-out next depends on the slots its items are in, and on those that were left. Both are state.
+Sums over an array depend in their last bits on the order of its axes in memory; the order in
+which a set yields its items depends on the slots they are in and on the slots of items removed
+before. Both are state.
 """
 
 import ctypes
@@ -13,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-#: How many orders of a set are tried.
+#: Maximum number of orders of a set that are tried.
 MOST_TURNS = 50
 
 
-class Unlike(Exception):
-    """Memory that cannot be laid out again."""
+class LayoutError(Exception):
+    """A memory layout that cannot be made again."""
 
 
 def of_array(x: Array) -> list[int]:
-    """Steps from item to item along each axis; 0 where there is no next one."""
+    """Strides in items along each axis; 0 where an axis has no second item."""
     if x.size == 0:
         return [0] * x.ndim
     pairs = zip(x.shape, x.strides, strict=True)
@@ -30,39 +31,39 @@ def of_array(x: Array) -> list[int]:
 
 
 def laid_out(x: Array, layout: list[int]) -> Array:
-    """A copy of an array with this layout, which owns its memory if any could."""
+    """A copy of an array with this layout, which owns its memory unless an axis is reversed."""
     if len(layout) != x.ndim:
-        raise Unlike("an array of another shape")
+        raise LayoutError("an array of another shape")
     axes = sorted(range(x.ndim), key=lambda axis: -abs(layout[axis]))
     inner = np.empty([x.shape[axis] for axis in axes], x.dtype)
     made = np.empty_like(inner.transpose(np.argsort(axes)), order="K")
     if any(step < 0 for step in layout):
         made = made[tuple(slice(None, None, -1 if step < 0 else 1) for step in layout)]
     if of_array(made) != layout:
-        raise Unlike("an array with gaps in its memory")
+        raise LayoutError("an array with gaps in its memory")
     made[...] = x
     return made
 
 
 def insertions(x: Any) -> list[Any]:
-    """A set's items in an order in which to put them in, so that the same set comes about.
+    """A set's items in an order of insertion that makes the same set.
 
-    Of items that hash differently in every process nobody knows an order: a program that
-    depends on it is not even the same when it is started twice.
+    Items that hash differently in every process have no such order: a program that depends on
+    it already differs between two starts.
     """
     items = list(x)
     if not all(_hashes_alike(item) for item in items):
         return items
     slots = _slots(x)
-    for k in range(min(len(items), MOST_TURNS) or 1):  # those that had to wrap around go last
+    for k in range(min(len(items), MOST_TURNS) or 1):  # items that wrapped around go last
         turned = items[k:] + items[:k]
         if slots is not None and _slots(type(x)(turned)) == slots:
             return turned
-    raise Unlike("a set in an order that cannot be made again")
+    raise LayoutError("a set in an order that cannot be made again")
 
 
 def _hashes_alike(x: object) -> bool:
-    """In every process."""
+    """Whether x has the same hash in every process."""
     if type(x) is tuple:
         return all(_hashes_alike(item) for item in x)
     if type(x) in (str, bytes):
@@ -71,9 +72,9 @@ def _hashes_alike(x: object) -> bool:
 
 
 def _slots(x: Any) -> tuple[int, list[tuple[bool, int]]] | None:
-    """Where `pop` goes on, and every slot's hash; None: not the set that CPython has.
+    """Where `pop` continues, and every slot's hash; None: not CPython's set.
 
-    Python itself tells neither: items that were taken out leave marks behind, which decide
+    Read from memory, as Python exposes neither: removed items leave marks behind, which decide
     where the next ones go and when the table grows.
     """
     if sys.implementation.name != "cpython":

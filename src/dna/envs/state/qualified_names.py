@@ -10,24 +10,51 @@ import zlib
 from enum import Enum, Flag
 from typing import Any
 
+#: Old → present name of each class of this package that older snapshots may contain.
+#: Attributes of these classes are recorded by name too: they must not be renamed.
+MOVED = {"dna.envs.masks.AskedMasks": "dna.envs.gym.AskedMasks"}
+#: Functions of this package are compared by name alone, so that editing one, or its docstring,
+#: leaves older snapshots readable.
+_OWN = "dna."
+
 
 def of_type(x: object) -> str:
-    """The class of an object."""
+    """The dotted name of an object's class."""
     return f"{getattr(type(x), '__module__', '?')}.{type(x).__qualname__}"
 
 
 def of(x: Any) -> str:
-    """A function, class, module or the like; of other things their class and what they say."""
+    """The dotted name of a function, class or module; of anything else, that of its class."""
     name = getattr(x, "__qualname__", None) or getattr(x, "__name__", None)
     if not isinstance(name, str):
         return of_type(x)
     text = f"{getattr(x, '__module__', '')}.{name}"
-    # Two lambdas of one line have one name.
+    # Two lambdas of one line have one name: the code tells them apart.
     return f"{text}#{_code(x.__code__):08x}" if isinstance(x, types.FunctionType) else text
 
 
+def names(recorded: str, present: Any) -> bool:
+    """Whether a recorded name is that of a present function, class or module."""
+    return _current(recorded) == _current(of(present))
+
+
+def names_type(recorded: str, present: object) -> bool:
+    """Whether a recorded name is that of a present object's class."""
+    return _current(recorded) == of_type(present)
+
+
+def _current(name: str) -> str:
+    """A recorded name as it is now."""
+    if name.startswith(_OWN):
+        name = name.partition("#")[0]
+    for old, new in MOVED.items():
+        if name == old or name.startswith(f"{old}."):
+            return new + name.removeprefix(old)
+    return name
+
+
 def _code(code: types.CodeType) -> int:
-    """What a function does, not where it stands."""
+    """A checksum of what a function does, whatever its line numbers."""
     consts = [
         _code(one) if isinstance(one, types.CodeType) else _constant(one)
         for one in code.co_consts
@@ -40,7 +67,7 @@ def _constant(x: object) -> str:
 
 
 def belongs(x: object) -> bool:
-    """Whether a function is part of the program: found again by its name, made but once."""
+    """Whether a function is part of the program: found by its name, and made only once."""
     if isinstance(x, types.BuiltinFunctionType):
         return isinstance(x.__self__, types.ModuleType | type | None)
     if not isinstance(x, types.FunctionType):
@@ -50,12 +77,12 @@ def belongs(x: object) -> bool:
 
 
 def member(x: Enum) -> str | int:
-    """Flags may be combined, and then have a value only."""
+    """The name of an Enum's member; combined Flags have a value only."""
     return int(x.value) if isinstance(x, Flag) else x.name
 
 
 def enum(kind: str, which: str | int, present: object) -> Enum | None:
-    """The member, of the class of what is there now or of a loaded module; else None."""
+    """The member of the present object's class or of a loaded module's; None: not there."""
     found: Any = type(present) if of_type(present) == kind else _loaded(kind)
     if not (isinstance(found, type) and issubclass(found, Enum)):
         return None
@@ -65,6 +92,7 @@ def enum(kind: str, which: str | int, present: object) -> Enum | None:
 
 
 def _loaded(kind: str) -> object:
+    """What a dotted name leads to among the loaded modules."""
     words = kind.split(".")
     for end in range(len(words) - 1, 0, -1):
         place: Any = sys.modules.get(".".join(words[:end]))

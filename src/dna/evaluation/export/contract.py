@@ -8,7 +8,7 @@ from typing import Any
 
 from dna.config.environments import Atari
 from dna.envs.atari.time_bar import AHEAD, BAR, BORDER, GONE, MARK
-from dna.envs.outside import ActionPart, Outside, Seen
+from dna.envs.spaces import ActionPart, RawObservation, SpaceDescription
 from dna.envs.specs import MASK, ActionSpec
 from dna.evaluation.export.onnx_policy import Input, action_name, has_bfloat16
 from dna.runs.policy import SavedPolicy
@@ -23,10 +23,10 @@ def contract(
     spec: ActionSpec,
     given: list[Input],
     parts: tuple[ActionPart, ...],
-    known: Outside | None,
+    known: SpaceDescription | None,
 ) -> dict[str, Any]:
     """Return the contract as plain JSON values."""
-    seen = known.seen if known is not None else {}
+    seen = known.observations if known is not None else {}
     norm = policy.preprocess
     tree: dict[str, Any] = {
         "format": FORMAT,
@@ -46,7 +46,7 @@ def contract(
     return tree
 
 
-def _input(entry: Input, seen: dict[str, Seen]) -> dict[str, Any]:
+def _input(entry: Input, seen: dict[str, RawObservation]) -> dict[str, Any]:
     part = entry.part
     tree: dict[str, Any] = {
         "name": entry.name,

@@ -21,8 +21,8 @@ from dna.common.errors import BadInput, MissingExtra, StorageFailure
 from dna.common.storage import read, write, write_json
 from dna.envs import Making, Source, make
 from dna.envs.guard import close
-from dna.envs.outside import ActionPart, Outside, outside
 from dna.envs.packing import spans
+from dna.envs.spaces import ActionPart, SpaceDescription, describe_spaces
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.evaluation.export.contract import contract
 from dna.evaluation.export.onnx_policy import (
@@ -72,7 +72,7 @@ class OnnxFile:
 
 def environment_interface(
     policy: SavedPolicy, *, allow_import: bool = False, source: Source = None
-) -> Outside:
+) -> SpaceDescription:
     """Make the policy's environment once, to read its spaces and how they are encoded."""
     if policy.env.id is None and source is None:
         raise BadInput(
@@ -83,12 +83,12 @@ def environment_interface(
         expected = (policy.preprocess.spec, spec_of(policy.distribution))
         if (vector.observation, vector.action) != expected:
             raise BadInput(f"{policy.env.id}: its spaces differ from those of the policy")
-        return outside(vector)
+        return describe_spaces(vector)
     finally:
         close(vector)
 
 
-def to_onnx(policy: SavedPolicy, known: Outside | None) -> OnnxFile:
+def to_onnx(policy: SavedPolicy, known: SpaceDescription | None) -> OnnxFile:
     """Convert a policy and compare; with None, actions stay as the network returns them."""
     check_installed()
     spec = spec_of(policy.distribution)

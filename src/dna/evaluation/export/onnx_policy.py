@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from dna.envs.outside import ActionPart, Outside
+from dna.envs.spaces import ActionPart, SpaceDescription
 from dna.envs.specs import ActionSpec, ObservationSpec, Part
 from dna.networks.distributions import Categorical, Distribution, Gaussian, Hybrid
 from dna.networks.encoders import InBfloat16
@@ -53,7 +53,7 @@ def inputs(obs: ObservationSpec, outputs: list[str]) -> list[Input]:
     return [Input(OBSERVATION, Part(OBSERVATION, kind, obs.shape, obs.dtype))]
 
 
-def action_parts(spec: ActionSpec, known: Outside | None) -> tuple[ActionPart, ...]:
+def action_parts(spec: ActionSpec, known: SpaceDescription | None) -> tuple[ActionPart, ...]:
     """Return the parts of an action that `step` takes.
 
     Without an environment these are the columns of the network's action row, unchanged.

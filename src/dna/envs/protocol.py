@@ -1,0 +1,136 @@
+"""The protocol of all environments, whatever their library or autoreset mode, and `make`.
+
+A `VectorEnv` steps A environments and returns a `Step`: the observation to act on next, the raw
+reward, the two kinds of episode ends (no future / boundary), the true last observation where an
+episode was cut, and which rows were real steps at all.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from dna.common.errors import BadInput
+from dna.config import EnvConfig
+from dna.config.environments import PROCGEN
+from dna.envs.specs import ActionSpec, ObservationSpec
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+#: All agents of a run are in this process.
+ALL = slice(None)
+Factory = Callable[[], gymnasium.Env[Any, Any]]
+#: What `make` accepts instead of an id: a factory of single environments, or a vector one.
+Source = Factory | gymnasium.vector.VectorEnv[Any, Any, Any] | None
+
+
+@dataclass(frozen=True)
+class Step:  # axis [A]: agents
+    """One step of all environments."""
+
+    obs: Array  # [A, …] what to act on next
+    reward: npt.NDArray[np.float32]  # [A] raw
+    terminated: npt.NDArray[np.bool_]  # [A] no future
+    done: npt.NDArray[np.bool_]  # [A] the episode's boundary: terminated or truncated
+    valid: npt.NDArray[np.bool_]  # [A] False: the row only carried a reset
+    final_obs: dict[int, Array]  # agent → true last observation, where `obs` is a new one
+    # Where a game continues after the end of an episode (a lost life ends one in easy Atari):
+    over: npt.NDArray[np.bool_] | None = None  # [A] the game's true end; None: `done`
+    unseen: npt.NDArray[np.float32] | None = None  # [A] reward that no decision earned
+    elapsed: npt.NDArray[np.int64] | None = None  # [A] the time that `obs` shows
+
+    @property
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """[A] where a score is complete."""
+        return self.done if self.over is None else self.over
+
+
+class VectorEnv(Protocol):
+    """A environments stepped together."""
+
+    agents: int
+    observation: ObservationSpec
+    action: ActionSpec
+    can_hold: bool  # whether `step` can leave some environments where they are
+    can_reseed: bool  # whether `reseed` works
+    fps: int  # frames per second of a film
+
+    @property
+    def inexact(self) -> str | None:
+        """Why a restored snapshot would not continue to the bit; None: it does."""
+
+    def reset(self) -> Array:
+        """First observations, [A, …]."""
+
+    def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
+        """Step every environment, or only the active ones."""
+
+    def reseed(self, agent: int, seed: int) -> None:
+        """Begin an agent's next game from this seed, as an environment made with it would."""
+
+    def uniform(
+        self,
+        rng: np.random.Generator,
+        agents: int | None = None,
+        own: slice = ALL,
+        only: int | None = None,
+    ) -> Array:
+        """Actions drawn uniformly from the space, [A, W].
+
+        Drawn for all `agents` of the run, of which the `own` are returned; or for agent `only`
+        alone, [1, W].
+        """
+
+    def snapshot(self) -> State:
+        """Everything that decides what comes next, as named arrays."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Continue from a snapshot of a vector made alike, in this process or another."""
+
+    def picture(self) -> Array:
+        """Agent 0 in color, [H, W, 3], for films."""
+
+    def meanings(self) -> tuple[str, ...]:
+        """Names of the actions of a single choice; empty where they are not known."""
+
+    def close(self) -> None:
+        """Release all resources."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """How to build environments: settings that cannot change results, unlike `Config`."""
+
+    agents: int
+    seeds: tuple[int, ...]
+    threads: int | None = 1  # or processes, where threads cannot help; None: choose
+    allow_import: bool = False
+    render: bool = False  # pictures will be asked for
+    neighbors: int = 1  # ranks of the run that share this machine's cores
+
+
+def make(config: EnvConfig, making: Making, source: Source = None) -> VectorEnv:
+    """Make the environments of a run: by id, or from a factory or vector environment."""
+    if source is None and config.atari is not None:
+        from dna.envs.atari.vector import AtariVector
+
+        return AtariVector(config, making)
+    if source is None and (config.id or "").startswith(PROCGEN):
+        from dna.envs.procgen import ProcgenVector
+
+        return ProcgenVector(config, making)
+    from dna.envs.factory import factory
+    from dna.envs.gym import GymVector, VectorAdapter
+
+    if source is None:
+        source = factory(config, allow_import=making.allow_import, render=making.render)
+    if isinstance(source, gymnasium.vector.VectorEnv):
+        return VectorAdapter(source, config, making.seeds)
+    if callable(source):
+        return GymVector(source, config, making)
+    raise BadInput(
+        f"env: expected an id, a callable or a VectorEnv, got {type(source).__name__}"
+    )

@@ -1,0 +1,61 @@
+"""Snapshots from before the package was divided into rooms continue to the bit."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from dna.envs.state import qualified_names
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "snapshots"
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import recorded_env
+
+    yield recorded_env
+    del sys.modules["recorded_env"]
+
+
+@pytest.mark.parametrize("kind", ["single", "vector"])
+def test_an_older_snapshot_continues_to_the_bit(kind, recorded):
+    saved = load_file(FOLDER / f"{kind}.safetensors")
+    expected = {k.removeprefix("expected/"): a for k, a in saved.items() if "expected" in k}
+    env = recorded.made(kind)
+    env.restore({k: a for k, a in saved.items() if "expected" not in k})
+    for name, array in recorded.played(env, seed=2).items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    assert expected["done"].any(), "episodes end on the way"
+
+
+def test_the_fixtures_name_every_class_that_snapshots_can_contain():
+    text = b"".join(
+        array.tobytes()
+        for kind in ("single", "vector")
+        for name, array in load_file(FOLDER / f"{kind}.safetensors").items()
+        if name.endswith("graph")
+    ).decode()
+    for name in ("masks.AskedMasks", "instances.KeptEnv", "instances.KeptVector"):
+        assert f'"dna.envs.{name}"' in text
+    assert '"dna.envs.fake.Identity.step#' in text, "a method, with a checksum of its code"
+
+
+def test_old_names_lead_to_what_is_there():
+    for name in qualified_names.MOVED.values():
+        assert isinstance(qualified_names._loaded(name), type)
+
+
+def test_only_functions_of_this_package_are_compared_without_their_code():
+    def other():
+        return 1
+
+    name = qualified_names.of(other)
+    assert qualified_names.names(name, other)
+    assert not qualified_names.names(name[:-1] + ("0" if name[-1] != "0" else "1"), other)
+    own = qualified_names.of(qualified_names.belongs)
+    assert qualified_names.names(own.partition("#")[0] + "#00000000", qualified_names.belongs)
+    assert not qualified_names.names(own, qualified_names.member)

@@ -57,7 +57,7 @@ def usable(run):
 
 def test_a_save_takes_the_newest_checkpoint_that_can_be_used(run, kept):
     damage(run, checkpoint.names(run.path)[-1])
-    with pytest.warns(RuntimeWarning, match=r"not saved: .*damaged.*goes on from 0+128"):
+    with pytest.warns(RuntimeWarning, match=r"not copied: .*damaged.*resumes from 0+128"):
         copy_run(run, kept.path)
     assert checkpoint.names(kept.path) == [checkpoint.names(run.path)[-2]]
     assert usable(kept) == 128

@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dna.common.errors import StorageFailure
 from dna.networks.networks import Networks
 
 Which = Literal["policy", "value", "both"]
@@ -86,15 +85,3 @@ def laid_out_as(vector: Tensor, like: Tensor) -> Tensor:
     order = _order(like)
     back = sorted(range(like.dim()), key=order.__getitem__)
     return vector.view([like.shape[d] for d in order]).permute(back)
-
-
-def check_moments(
-    slots: dict[int, dict[str, Tensor]], optimizer: torch.optim.Adam, name: str
-) -> None:
-    """Moments of another length would be read past their end."""
-    (vector,) = optimizer.param_groups[0]["params"]
-    for index, moments in slots.items():
-        shapes = {moments[slot].shape for slot in ("exp_avg", "exp_avg_sq")}
-        step = moments["step"]
-        if index != 0 or shapes != {vector.shape} or step.numel() != 1:
-            raise StorageFailure(f"{name}: its moments are not of these weights")

@@ -1,8 +1,8 @@
-"""Code of yours that is told how a run is going, and may stop it.
+"""User callbacks, which follow a run and may stop it.
 
-A callback is a callable, or an object with any of the methods of `METHODS`. It is given a
-small frozen view of the run; when one returns False, the run saves itself at the end
-of the iteration and stops, to be continued by `dna resume` or another `learn`.
+A callback is a callable, or an object with any of the methods named in `METHODS`. It gets a
+small frozen view of the run; when one returns False, the run saves a checkpoint at the end of
+the iteration and stops. `dna resume` or another `learn` continues it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,13 @@ from dna.config import Config
 from dna.networks.networks import Networks
 from dna.runs.metrics import Row, Sink
 
-#: What is called when: behind a rollout, behind each phase, behind an iteration.
+#: Called after a rollout, after each phase, after an iteration.
 METHODS = ("on_rollout_end", "on_phase_end", "on_iteration_end")
 
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands."""
+    """The view of a run that a callback gets."""
 
     config: Config
     networks: Networks
@@ -35,7 +35,7 @@ class State:
 
 
 class Running(Protocol):
-    """What callbacks see of a run."""
+    """What callbacks need of a run."""
 
     config: Config
     networks: Networks
@@ -44,65 +44,67 @@ class Running(Protocol):
 
 
 class Callbacks:
-    """Calls them; a sink of the run, which is how they come into it."""
+    """Calls the callbacks of a run; passed to it as one of its sinks."""
 
     def __init__(self, *callbacks: Any) -> None:
         self.callbacks = [_methods(callback) for callback in callbacks]
         self.stopped = False  # whether one of them stopped the run
-        self.networks: Networks | None = None  # of the run; they stay when it is over
+        self.networks: Networks | None = None  # of the run; kept after its end
         self._run: Running | None = None
         self._stop = Stop()
 
     def follow(self, run: Running, stop: Stop) -> "Callbacks":
-        """From now on, speak of this run."""
-        self._run, self._stop, self.stopped = run, stop, False
+        """Report on this run from now on."""
+        self._run = run
+        self._stop = stop
+        self.stopped = False
         self.networks = run.networks
         return self
 
     def start(self) -> None:
-        """Nothing has happened yet."""
+        """Do nothing: no iteration has ended yet."""
 
     def rollout_end(self) -> None:
-        """A rollout has been collected; nothing was learned from it so far."""
-        self._tell("on_rollout_end")
+        """Call `on_rollout_end`: a rollout was collected but not yet learned from."""
+        self._call("on_rollout_end")
 
     def phase_end(self, phase: str, metrics: Mapping[str, float]) -> None:
-        """A phase is over; its own metrics, without its name before them."""
+        """Call `on_phase_end` with the phase's metrics, without its name as a prefix."""
         own = {
             name.removeprefix(f"{phase}/"): value
             for name, value in (metrics.items() if self.callbacks else ())
             if name.startswith(f"{phase}/")
         }
-        self._tell("on_phase_end", phase, own)
+        self._call("on_phase_end", phase, own)
 
     def write(self, row: Row) -> None:
-        """An iteration is over."""
-        self._tell("on_iteration_end", row)
+        """Call `on_iteration_end`."""
+        self._call("on_iteration_end", row)
 
     def close(self) -> None:
-        """Let go of the run."""
+        """Release the run."""
         self._run = None
 
-    def _tell(self, method: str, *what: Any) -> None:
+    def _call(self, method: str, *arguments: Any) -> None:
         for methods in self.callbacks:
-            if method in methods and _is_false(methods[method](self._state(), *what)):
+            if method in methods and _is_false(methods[method](self._state(), *arguments)):
                 self.stopped = True
                 self._stop.asked = self._stop.asked or "a callback"
 
     def _state(self) -> State:
         run = self._run
-        assert run is not None, "a callback is told of a run that it follows"
+        assert run is not None, "callbacks are called only while they follow a run"
         scores = run.collector.scores
         return State(run.config, run.networks, scores, run.iteration, scores.interactions)
 
 
 def _is_false(answer: Any) -> bool:
-    """False itself, of Python's or of numpy's comparisons; neither None nor 0."""
+    """Whether an answer is False itself, Python's or NumPy's; neither None nor 0."""
     return isinstance(answer, bool | np.bool_) and not answer
 
 
-def among(sinks: Sequence[Sink], run: Running, stop: Stop) -> Callbacks:
-    """The callbacks among a run's sinks; none, if there are none."""
+def callbacks_in(sinks: Sequence[Sink], run: Running, stop: Stop) -> Callbacks:
+    """Find the callbacks among a run's sinks; empty callbacks if there are none."""
     for sink in sinks:
         if isinstance(sink, Callbacks):
             return sink.follow(run, stop)
@@ -110,13 +112,13 @@ def among(sinks: Sequence[Sink], run: Running, stop: Stop) -> Callbacks:
 
 
 def _methods(callback: Any) -> dict[str, Callable[..., Any]]:
-    """Method → what is called; a plain callable is told of iterations."""
+    """Map method names to functions; a plain callable is called after iterations."""
     found = {n: getattr(callback, n) for n in METHODS if callable(getattr(callback, n, None))}
     if not found and callable(callback):
         found = {"on_iteration_end": callback}
     if not found:
         raise BadInput(
-            f"callback: a {type(callback).__name__} is no callable and has none of "
+            f"callback: {type(callback).__name__} is not callable and has none of "
             f"{', '.join(METHODS)}"
         )
     return found

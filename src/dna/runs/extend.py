@@ -1,11 +1,11 @@
-"""Going on where a run ended, and taking runs elsewhere.
+"""Extend a run beyond its end, and copy a run to another folder.
 
-A run's length is a setting, because schedules are stretched over it. To learn longer is
-therefore another run, which begins with the last checkpoint of the one before: it is given the
-longer configuration's digest, in the same folder. Without schedules the two in a row are, to
-the bit, the run that was long from the start; with them they are not, and `machine.json` says
-so. Either way, what a folder holds is exchanged all at once (`dna.common.storage`): a
-crash leaves the one or the other.
+The length of a run is a setting, because schedules are stretched over it. A longer run is
+therefore another run, which starts from the last checkpoint of the shorter one: that
+checkpoint gets the digest of the longer configuration, in the same folder. Without schedules
+the two together equal, to the bit, a run that was long from the start; with schedules they do
+not, and `machine.json` says so. The content of the folder is replaced in one transaction
+(`dna.common.storage.exchange`): a crash leaves either the old run or the new one.
 """
 
 import json
@@ -29,9 +29,9 @@ from dna.runs import checkpoint
 from dna.runs.folder import OWN, RunFolder
 from dna.runs.start import check_may_start_over, check_nothing_lost
 
-#: What speaks of the shorter run only.
+#: Files and folders that describe only the shorter run.
 STALE = ("done", "policy", "eval.json", "curve.png", "episode.mp4", "report.html")
-#: Plain files of a run that a copy holds too.
+#: Plain files that a copy of a run includes.
 COPIED = (
     "machine.json",
     "metrics.jsonl",
@@ -43,10 +43,10 @@ COPIED = (
 
 
 def lengthened(run: RunFolder, asked: int | None) -> Config:
-    """The configuration with which this run learns so many interactions more.
+    """Extend a run by so many interactions, and return its new configuration.
 
-    None: as far as it was to go anyway. More are counted from where a finished run was to end,
-    and from where an unfinished one stands.
+    None: leave its length as it is. The interactions are counted from the end of a finished
+    run, and from the newest checkpoint of an unfinished one.
     """
     config, seed = run.read()
     if asked is None:
@@ -65,25 +65,26 @@ def lengthened(run: RunFolder, asked: int | None) -> Config:
             run.clear()
             return longer
         _check_replay(config, saved)
-        _hand_over(run, saved, (config, longer), seed)
+        _extend(run, saved, config, longer, seed)
     return longer
 
 
-def _hand_over(
-    run: RunFolder, saved: checkpoint.Saved, configs: tuple[Config, Config], seed: int
+def _extend(
+    run: RunFolder, saved: checkpoint.Saved, config: Config, longer: Config, seed: int
 ) -> None:
-    """Make the checkpoint one of the longer run, then the folder."""
-    config, longer = configs
+    """Replace the run in this folder by the longer one, with this checkpoint."""
     files = read_folder(saved.path)
     state = json.loads(files["state.json"])
-    moving = schedules(config)
-    if moving:
-        reason = f"went on from a run of {config.interactions:,} interactions, over which "
-        reason += f"{moving[0]} was to change"
+    scheduled = schedules(config)
+    if scheduled:
+        reason = (
+            f"went on from a run of {config.interactions:,} interactions, over which "
+            f"{scheduled[0]} was to change"
+        )
         state["inexact"] = [*state["inexact"], reason]
         warnings.warn(
-            f"learn: {moving[0]} is stretched over the longer run and jumps now; learn all at "
-            "once, or set it to a number",
+            f"learn: {scheduled[0]} is stretched over the longer run and jumps now; learn all "
+            "at once, or set it to a number",
             stacklevel=4,
         )
     files["state.json"] = json.dumps(state, indent=2).encode()
@@ -98,7 +99,7 @@ def _hand_over(
 
 
 def schedules(config: Config) -> list[str]:
-    """Settings that change over the run."""
+    """List the settings that change over a run."""
     found = []
     for phase in json_tree(config)["phases"]:
         for prefix, section in (("", phase), ("sgd.", phase["sgd"])):
@@ -109,19 +110,19 @@ def schedules(config: Config) -> list[str]:
 
 
 def _check_replay(config: Config, saved: checkpoint.Saved) -> None:
-    """A finished run has forgotten the rollouts that PPG's next auxiliary phase would read."""
+    """Refuse a run of PPG that has dropped rollouts which its next auxiliary phase reads."""
     every = config.replay_length
     if every and saved.iteration % every != saved.replay:
         raise BadInput(
-            f"learn: this run ended between two auxiliary phases and cannot go on; learn "
+            f"learn: this run ended between two auxiliary phases and cannot be extended; learn "
             f"multiples of {every * config.batch:,} interactions"
         )
 
 
 def copy_run(run: RunFolder, target: Path, *, overwrite: bool = False) -> None:
-    """The run as it stands, with one checkpoint only, in another folder.
+    """Copy a run, with its newest checkpoint only, to another folder.
 
-    What was there goes only when all of it is written.
+    What is there is replaced only once the copy is complete.
     """
     if target.resolve() == run.path.resolve():
         return
@@ -140,16 +141,17 @@ def _check_target(run: RunFolder, target: Path, overwrite: bool) -> None:
 
 
 def _newest(run: RunFolder) -> Path | None:
-    """The newest checkpoint that verifies; None of a run that has had none yet.
+    """Find the newest checkpoint that verifies; None for a run that has had none yet.
 
-    Not `checkpoint.latest`: a copy may be of as many ranks as it likes. What is damaged is
-    named; what cannot be read now may be sound, and is no reason to save something older.
+    Unlike `checkpoint.latest`, this accepts any number of ranks. A damaged checkpoint is named
+    and skipped; one that cannot be read may be sound, so an older one must not replace it.
     """
     config, seed = run.read()
     rejected = []
     for name in reversed(checkpoint.names(run.path)):
+        path = run.path / "checkpoints" / name
         try:
-            checkpoint.verified(path := run.path / "checkpoints" / name, digest(config, seed))
+            checkpoint.verified(path, digest(config, seed))
         except StorageFailure as error:
             cause = error.__cause__
             if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
@@ -157,7 +159,7 @@ def _newest(run: RunFolder) -> Path | None:
             rejected.append(str(error))
             continue
         for reason in rejected:
-            text = f"not saved: {reason}; the save goes on from {name}"
+            text = f"not copied: {reason}; the copy resumes from {name}"
             warnings.warn(text, RuntimeWarning, stacklevel=4)
         return path
     if rejected:
@@ -168,7 +170,7 @@ def _newest(run: RunFolder) -> Path | None:
 
 
 def _copy(run: RunFolder, newest: Path | None, new: Path) -> None:
-    """Write a run's files into an empty folder."""
+    """Write the files of a run into an empty folder."""
     boards = sorted((run.path / "tensorboard").glob("*"))
     for name in [*(f"tensorboard/{path.name}" for path in boards), *COPIED]:
         if (run.path / name).is_file():

@@ -1,13 +1,13 @@
-"""A run's folder: what is where, and whether a run may begin in it.
+"""The folder of a run: its files, and whether a run may begin in it.
 
 config.json    configuration, seed, digest        metrics.jsonl  one line per iteration
 machine.json   versions, hardware, threads        episodes.csv   one line per episode
 checkpoints/   state, newest last                 timings.jsonl  wall-clock split
 policy/        the final, self-contained policy   tensorboard/   event files
-done           the result, once the run is over
+done           the result, once the run has finished
 run.lock       held while the run is training     eval.json, curve.png, episode.*, report.html
 policy.onnx, policy.json                          what `dna export` writes
-nonfinite.safetensors, hang.txt                   what a run that failed has left to look at
+nonfinite.safetensors, hang.txt                   what a failed run leaves for diagnosis
 """
 
 import warnings
@@ -24,7 +24,8 @@ from dna.common.storage import JSON_LIMIT, NEXT, parse_json, read, read_json, re
 from dna.config import Config, json_tree
 from dna.config.overrides import digest, from_tree
 
-#: Everything a run or a command on it writes. `config.json` goes last: it marks the run.
+#: Everything that a run or a command on it writes. `config.json` is deleted last: it marks
+#: the folder as a run.
 OWN = [
     "done",
     "eval.json",
@@ -46,37 +47,37 @@ OWN = [
     "config.json",
 ]
 
-#: What a run that starts over, because it has no checkpoint yet, is asked for and is.
+#: Files that stay when a run without a checkpoint starts over.
 MEMORY = ("machine.json", "config.json")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths and small files of one run."""
+    """The paths and small files of one run."""
 
     path: Path
-    given: Path | None = None  # as the user wrote it, for words
+    given: Path | None = None  # as the user wrote it, for messages
 
     @classmethod
     def of(cls, text: str | Path) -> "RunFolder":
-        """An existing run, or one line that says there is none."""
+        """Return an existing run, or raise `BadInput`."""
         folder = cls(Path(text))
         if not folder.exists:
             raise BadInput(f"{text}: no run here (no config.json); `dna train` makes one")
         return folder
 
     def here(self) -> "RunFolder":
-        """The same from wherever: an environment may change the working directory."""
+        """Make the path absolute: an environment may change the working directory."""
         return RunFolder(self.path.absolute(), self.given or self.path)
 
     @property
     def name(self) -> str:
-        """As the user wrote it."""
+        """The path as the user wrote it."""
         return str(self.given or self.path)
 
     @property
     def exists(self) -> bool:
-        """Whether a run was begun here."""
+        """Whether this folder holds a run."""
         path = self.path / "config.json"
         try:
             settle(self.path)
@@ -91,16 +92,16 @@ class RunFolder:
 
     @property
     def done(self) -> bool:
-        """Whether the run has reached its end."""
+        """Whether the run has finished."""
         return (self.path / "done").is_file()
 
     @property
     def policy(self) -> Path:
-        """Where the final policy is."""
+        """The folder of the final policy."""
         return self.path / "policy"
 
     def check_free(self) -> None:
-        """Refuse a folder whose files a new run would overwrite but that is no run of ours."""
+        """Refuse a folder that holds no run but files that a run would overwrite."""
         links = [n for n in [*OWN, "run.lock", NEXT] if (self.path / n).is_symlink()]
         if links:
             raise BadInput(
@@ -109,7 +110,7 @@ class RunFolder:
         foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
         lock = self.path / "run.lock"
         holder = read(lock) if not self.exists and lock.is_file() else b""
-        if holder and not holder.startswith(b"pid "):  # empty: somebody died while taking it
+        if holder and not holder.startswith(b"pid "):  # empty: a process died taking it
             foreign.append("run.lock")
         if foreign:
             raise BadInput(
@@ -117,13 +118,14 @@ class RunFolder:
             )
 
     def begin(self, config: Config, seed: int, asked: dict[str, Any] | None = None) -> None:
-        """Write what the run is, and before that how it was asked for (`How.asked`)."""
+        """Write `config.json`, and before it the options of the run (`How.asked`)."""
         if asked is not None:
             self.write_machine({"asked": asked})
-        write_json(self.path / "config.json", what_it_is(config, seed))
+        tree = {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
+        write_json(self.path / "config.json", tree)
 
     def digest(self) -> str | None:
-        """Which run this is by its `config.json`; None if that is gone or damaged."""
+        """Read the digest from `config.json`; None if that is missing or damaged."""
         path = self.path / "config.json"
         data = read(path, JSON_LIMIT) if path.is_file() else b""
         try:
@@ -133,7 +135,7 @@ class RunFolder:
         return found if isinstance(found, str) else None
 
     def read(self) -> tuple[Config, int]:
-        """(configuration, seed) of this run."""
+        """Return the configuration and the seed of this run."""
         path = self.path / "config.json"
         config, seed = read_config(path)
         if read_json(path)["digest"] != digest(config, seed):
@@ -148,18 +150,18 @@ class RunFolder:
         write_json(self.path / "machine.json", tree)
 
     def machine(self) -> dict[str, Any]:
-        """Read `machine.json`; empty before it was written."""
+        """Read `machine.json`; empty if there is none yet."""
         path = self.path / "machine.json"
         if not path.is_file():
             return {}
-        if not path.stat().st_size:  # a resume would write it anew anyway
-            text = f"{path}: empty; how the run was begun is forgotten"
+        if not path.stat().st_size:  # a resume writes it again
+            text = f"{path}: empty; the options of the run are lost"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return {}
         return self._read_own("machine.json")
 
     def _read_own(self, name: str) -> dict[str, Any]:
-        """A file that a resume writes again."""
+        """Read a JSON object that a resume would write again."""
         path = self.path / name
         data = read(path, JSON_LIMIT)
         try:
@@ -171,11 +173,11 @@ class RunFolder:
         return tree
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Write the result: the run is over."""
+        """Write the result, which marks the run as finished."""
         write_json(self.path / "done", result)
 
     def result(self) -> dict[str, Any] | None:
-        """The result of a finished run."""
+        """Read the result of a finished run; None if it has not finished."""
         if not self.done:
             return None
         tree = self._read_own("done")
@@ -184,7 +186,7 @@ class RunFolder:
         return tree
 
     def finished(self, config: Config, seed: int) -> dict[str, Any] | None:
-        """The result of this very run if it is over; another run's folder is refused."""
+        """Return the result of this run if it has finished; refuse the folder of another."""
         if not self.exists:
             return None
         if self.read() != (config, seed):
@@ -192,19 +194,14 @@ class RunFolder:
         return self.result()
 
     def clear(self, keep: Collection[str] = ()) -> None:
-        """Delete a run's own files, and nothing else that may lie beside them."""
+        """Delete the files of the run, and nothing else in the folder."""
         for name in OWN:
             if name not in keep:
                 remove(self.path / name)
 
 
-def what_it_is(config: Config, seed: int) -> dict[str, Any]:
-    """What `config.json` holds."""
-    return {"digest": digest(config, seed), "seed": seed, "config": json_tree(config)}
-
-
 def read_config(path: Path) -> tuple[Config, int]:
-    """A run's `config.json`, or a bare configuration (seed 0)."""
+    """Read the `config.json` of a run, or a bare configuration (seed 0)."""
     tree = read_json(path)
     if not isinstance(tree, dict):
         raise BadInput(f"{path}: expected a JSON object with settings")

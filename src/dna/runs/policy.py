@@ -1,8 +1,8 @@
-"""A policy that leaves its run: weights, normalizer and preprocessing in two files, no pickle.
+"""Self-contained policies: weights, normalizer and preprocessing in two files, no pickle.
 
-`policy.safetensors` and `policy.json` are enough to act: no configuration of the run, no
-statistics beside, nothing to import. Where there are two networks, the value network comes
-along (format 2): films show V_V beside V_π.
+`policy.safetensors` and `policy.json` suffice to act, without the run's configuration or other
+statistics. With two networks the value network is included (format 2), so that films can show
+V_V beside V_π.
 """
 
 import json
@@ -26,23 +26,23 @@ from dna.networks.networks import Networks, PolicyNetwork, ValueNetwork
 from dna.networks.normalizers import Preprocess, Unpack, preprocessing
 
 FORMAT = 2
-#: Format 1 had no value network.
+#: Formats that can be read; format 1 had no value network.
 READABLE = (1, FORMAT)
-#: Bytes: policies come from strangers too, and are read whole.
+#: Bytes: policies may come from anyone, and are read whole.
 FILE_LIMIT = 2**32
 
 
 class Opinion(NamedTuple):
-    """What a saved policy thinks of a batch of states."""
+    """The output of a saved policy for a batch of states."""
 
     pi: Tensor  # [B, P] parameters of π
     value: Tensor  # [B] V_π
-    other: Tensor | None  # [B] V_V; None: one network, or a policy of format 1
+    other: Tensor | None  # [B] V_V; None: one network, or format 1
 
 
 @dataclass(frozen=True)
 class SavedPolicy:
-    """π and all it needs to read an observation."""
+    """π and the preprocessing of its observations."""
 
     preprocess: Preprocess | Unpack
     network: PolicyNetwork
@@ -54,7 +54,7 @@ class SavedPolicy:
 
     @torch.inference_mode()
     def act(self, obs: Tensor, rng: np.random.Generator, *, deterministic: bool) -> Tensor:
-        """Actions [B, W] for raw observations [B, …]."""
+        """Return actions [B, W] for raw observations [B, …]."""
         pi = self.parameters(obs)
         if deterministic:
             return self.distribution.mode(pi)
@@ -63,16 +63,16 @@ class SavedPolicy:
 
     @torch.inference_mode()
     def parameters(self, obs: Tensor) -> Tensor:
-        """π's parameters [B, P] for raw observations."""
+        """Return the parameters of π [B, P] for raw observations."""
         pi: Tensor = self.network(self.preprocess(obs), self.preprocess.legal(obs)).pi
         return pi
 
     @torch.inference_mode()
     def opinion(self, obs: Tensor) -> Opinion:
-        """π's parameters, V_π and V_V for raw observations [B, …].
+        """Return the parameters of π, V_π and V_V for raw observations [B, …].
 
-        Values are those of training: discounted, and of normalized rewards where a run
-        normalizes them.
+        Values are those of training: discounted, and of normalized rewards if the run
+        normalized them.
         """
         x = self.preprocess(obs)
         output = self.network(x, self.preprocess.legal(obs))
@@ -108,7 +108,7 @@ def save_policy(
 
 
 def load_policy(folder: Path) -> SavedPolicy:
-    """Read a policy folder back, verified."""
+    """Read and verify a policy folder."""
     files = read_folder(folder, limit=FILE_LIMIT)
     try:
         tree = parse_json(files["policy.json"], folder / "policy.json")
@@ -118,7 +118,8 @@ def load_policy(folder: Path) -> SavedPolicy:
         obs = ObservationSpec.from_json(tree["observation"])
         action = ActionSpec.from_json(tree["action"])
         tensors = tensors_from(files["policy.safetensors"], str(folder))
-        # Sizes without memory: a stranger may claim any. Your own encoders are on the CPU.
+        # The meta device allocates nothing: an untrusted file may claim any size. Custom
+        # encoders need the CPU.
         own = settings.encoder.startswith("custom:")
         with nullcontext() if own else torch.device("meta"):
             network = PolicyNetwork(settings, obs, action, tree["projection"])
@@ -144,6 +145,6 @@ def load_policy(folder: Path) -> SavedPolicy:
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
-    """Give a module its saved tensors; names or shapes that are not its own are an error."""
+    """Load a module from saved tensors; unknown names or other shapes are an error."""
     own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
     module.load_state_dict({k: v.float() for k, v in own.items()}, assign=True)

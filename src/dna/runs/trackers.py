@@ -1,6 +1,6 @@
-"""TensorBoard and the trackers.
+"""TensorBoard, Weights & Biases and trackio.
 
-They see CleanRL's tags, with SB3's as aliases, so existing dashboards work.
+They get CleanRL's tags, with SB3's as aliases, so that existing dashboards work.
 """
 
 import importlib
@@ -17,14 +17,15 @@ from dna.common.storage import remove
 from dna.config import Config, json_tree
 from dna.runs.metrics import Row
 
-#: How the names of event files begin.
+#: Prefix of the names of event files.
 STEM = "events.out.tfevents."
-#: Our metric's last part → the tag that dashboards know. A phase's own name never matters.
+#: Last part of a metric's name → its tags, whatever the phase is called.
 TAGS = {
     "entropy": ("losses/entropy",),
     "approx_kl": ("losses/approx_kl", "train/approx_kl"),
     "clip_fraction": ("losses/clipfrac", "train/clip_fraction"),
 }
+#: Whole name of a metric → its tags.
 SPECIAL = {
     "policy/loss": ("losses/policy_loss", "train/policy_gradient_loss"),
     "joint/policy_loss": ("losses/policy_loss", "train/policy_gradient_loss"),
@@ -41,7 +42,7 @@ SPECIAL = {
 
 
 def scalars(row: Row) -> dict[str, float]:
-    """One iteration under the tags of dashboards; the x axis is interactions."""
+    """Return one iteration under its dashboard tags; the x axis is interactions."""
     named: dict[str, float] = {"charts/SPS": row.rate, "time/fps": row.rate}
     if row.score is not None and row.length is not None:
         named |= {"charts/avg_episodic_return": row.score, "rollout/ep_rew_mean": row.score}
@@ -60,10 +61,10 @@ def scalars(row: Row) -> dict[str, float]:
 
 
 class TensorBoard:
-    """Event files in `RUN/tensorboard`, one for each time the run was begun or resumed.
+    """Event files in `RUN/tensorboard`, one for each start or resume of the run.
 
-    They are written like the other logs, not by a thread of TensorBoard's: so they can be cut
-    back to a checkpoint, and a full disk is an error like any other.
+    They are written like the other logs, not by TensorBoard's own thread, so that they can be
+    truncated to a checkpoint and a full disk is handled as elsewhere.
     """
 
     FOLDER = "tensorboard"
@@ -71,7 +72,7 @@ class TensorBoard:
     def __init__(
         self, folder: Path, config: Config, seed: int, lengths: dict[str, int], step: int
     ) -> None:
-        """`lengths` are the checkpoint's, of the files before; `step` is where it stands."""
+        """`lengths`: of the earlier files at the checkpoint; `step`: its interactions."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
         from torch.utils.tensorboard import summary
@@ -79,16 +80,21 @@ class TensorBoard:
         self.Event: Any = Event
         self.scalar: Any = summary.scalar
         before = {n: size for n, size in lengths.items() if n.startswith(self.FOLDER)}
-        self.lengths = _cut_back(folder / self.FOLDER, before)
+        self.lengths = _truncate(folder / self.FOLDER, before)
         self.cut = [name for name, size in before.items() if self.lengths.get(name) != size]
         name = f"{self.FOLDER}/{STEM}{_next_number(before):010d}.dna"
         self.log = AppendLog(folder / name, lines=False)
-        self.name, self.records = name, RecordWriter(_Bytes(self.log))
+        self.name = name
+        self.records = RecordWriter(_Bytes(self.log))
         self._add(0, file_version="brain.Event:2")
-        if step:  # a viewer that is open forgets what it saw after the checkpoint
+        if step:  # an open viewer drops what it read beyond the checkpoint
             self._add(step, session_log=SessionLog(status=SessionLog.START))
-        about: dict[str, Any] = {"env_id": config.env.id, "exp_name": config.algorithm}
-        about |= {"seed": seed, "config": json.dumps(json_tree(config))}
+        about = {
+            "env_id": config.env.id,
+            "exp_name": config.algorithm,
+            "seed": seed,
+            "config": json.dumps(json_tree(config)),
+        }
         table = "\n".join(f"|{key}|{value}|" for key, value in about.items())
         describe: Any = summary.text
         text = describe("hyperparameters", f"|key|value|\n|-|-|\n{table}")
@@ -100,10 +106,10 @@ class TensorBoard:
         self.records.write(event.SerializeToString())
 
     def start(self) -> None:
-        """The event file is open already."""
+        """Do nothing: the event file is open already."""
 
     def write(self, row: Row) -> None:
-        """Scalars of one iteration and of the episodes it finished."""
+        """Write the scalars of one iteration and of the episodes that ended in it."""
         for e in row.finished:
             pair = {"charts/episodic_return": e.score, "charts/episodic_length": e.length}
             for tag, value in pair.items():
@@ -113,31 +119,31 @@ class TensorBoard:
         self.log.flush()
 
     def missing(self) -> list[str]:
-        """Event files that were shorter than the checkpoint says, or gone."""
+        """One line per event file that was shorter than its checkpoint says, or missing."""
         return [f"{name} was cut short" for name in self.cut]
 
     def changed(self) -> list[str]:
-        """The same while it is written, since this was last asked."""
+        """One line if another process changed the event file since the last call."""
         return changed({self.name: self.log})
 
     def sync(self) -> dict[str, int]:
-        """Everything on disk; the lengths a checkpoint remembers."""
+        """Flush everything to disk; returns the lengths for a checkpoint."""
         return self.lengths | {self.name: self.log.sync()}
 
     def close(self) -> None:
-        """Write what is pending, and close."""
+        """Write what is pending, and close the file."""
         self.log.close()
 
 
 class _Bytes:
-    """A log as the file that TensorBoard's record writer wants."""
+    """Adapts a log to the file interface of TensorBoard's record writer."""
 
     def __init__(self, log: AppendLog) -> None:
         self.write = log.add
 
 
-def _cut_back(folder: Path, lengths: dict[str, int]) -> dict[str, int]:
-    """Cut the event files back to a checkpoint; the lengths of those that are there."""
+def _truncate(folder: Path, lengths: dict[str, int]) -> dict[str, int]:
+    """Truncate the event files to a checkpoint; returns the lengths of those that exist."""
     stay = {}
     for path in sorted(folder.glob(f"{STEM}*")):
         name = f"{folder.name}/{path.name}"
@@ -151,13 +157,13 @@ def _cut_back(folder: Path, lengths: dict[str, int]) -> dict[str, int]:
 
 
 def _next_number(names: Iterable[str]) -> int:
-    """Behind the largest that there was: the file of any other may be gone."""
+    """Return the number after the largest one used so far; files may have been deleted."""
     found = (re.search(rf"{re.escape(STEM)}(\d+)", name) for name in names)
     return max((int(match[1]) + 1 for match in found if match), default=0)
 
 
 class Tracker:
-    """Weights & Biases or trackio: both speak `init`, `log`, `finish`."""
+    """Weights & Biases or trackio, which share `init`, `log` and `finish`."""
 
     def __init__(self, service: str, project: str, name: str, config: dict[str, Any]) -> None:
         try:
@@ -169,7 +175,7 @@ class Tracker:
         self.started = False
 
     def start(self) -> None:
-        """Open the run there; `global_step` (interactions) is its x axis."""
+        """Open a run with the service; `global_step` (interactions) is its x axis."""
         try:
             self.module.init(**self.about)
         except Exception as error:
@@ -180,7 +186,7 @@ class Tracker:
             self.module.define_metric("*", step_metric="global_step")
 
     def write(self, row: Row) -> None:
-        """One iteration."""
+        """Log one iteration."""
         self.module.log(scalars(row) | {"global_step": row.interactions})
 
     def close(self) -> None:

@@ -24,7 +24,8 @@ from dna.distributed.collectives import asked, check_alike, on_first, together
 from dna.distributed.shard import Share
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
-from dna.runs import callbacks, checkpoint
+from dna.runs import checkpoint
+from dna.runs.callbacks import Callbacks, callbacks_in
 from dna.runs.folder import MEMORY, RunFolder
 from dna.runs.metrics import Recorder, RowMaker, Sink
 from dna.runs.nonfinite import check_finite, dumping
@@ -121,7 +122,7 @@ class Run:
         device = self.networks.device
         self.machine = MachineRecord(folder, how, device, packages, self.learner.compiled)
         self.saver = Saver(folder.path, config.interactions, how.checkpoint_every, self.world)
-        self.callbacks = callbacks.Callbacks()
+        self.callbacks = Callbacks()
         self.iteration = 0
         self.resumes = 0
 
@@ -130,7 +131,7 @@ class Run:
     ) -> dict[str, Any]:
         """Start from scratch or from a checkpoint, and train to the end of the budget."""
         self.resumes = resumes
-        self.callbacks = callbacks.among(sinks, self, stop)
+        self.callbacks = callbacks_in(sinks, self, stop)
         if self.world.rank > 0:
             sinks = ()
         with ExitStack() as closing:

@@ -1,9 +1,9 @@
-"""An environment that never returns must not stop the world.
+"""End a process whose environments hang.
 
-A thread looks once a second whether a call into the environments has been going on for too
-long. Seconds are counted one by one: a process that was suspended as a whole (Ctrl-Z, a
-machine that slept) has missed only one of them when it goes on. For a call that also holds
-Python's lock, so that no thread runs, a small process outside counts in the same way.
+A thread checks once a second whether a call into the environments has taken too long. It
+counts the seconds one by one, so that a process that was suspended (Ctrl-Z, a sleeping
+machine) has missed only one of them when it continues. For a call that also holds the
+interpreter lock, so that no thread runs, a small process outside counts in the same way.
 """
 
 import faulthandler
@@ -17,15 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from dna.common.console import say
 from dna.common.errors import EnvironmentFailure, StorageFailure
 from dna.common.storage import write
 
-#: Seconds after which a call that also holds Python's lock is ended from outside.
+#: Additional seconds for a call that holds the interpreter lock, which is ended from outside.
 GRACE = 30
-#: What the process outside does: seconds while the other is stopped do not count.
+#: Program of the process outside: seconds in which the other is suspended do not count.
 COUNTING = """
 import os, select, signal, sys, time
 pid, limit, silent = int(sys.argv[1]), float(sys.argv[2]), 0
@@ -48,9 +47,9 @@ os.kill(pid, signal.SIGKILL)
 
 
 class Watch:
-    """`with watch:` around every call into the environments."""
+    """Context manager around every call into the environments."""
 
-    calls = 0  # begun so far; an odd … even pair would not tell two calls apart
+    calls = 0  # calls begun so far, to tell one long call from many short ones
     inside = False
 
     def __enter__(self) -> None:
@@ -74,17 +73,22 @@ def watching(
     folder: Path,
     report: Callable[[EnvironmentFailure], None] = lambda _: None,
 ) -> Iterator[None]:
-    """End this process with exit code 5 when a call lasts longer than that; None: never.
+    """End this process with exit code 5 if a call takes longer than `seconds`; None: never.
 
-    `report` is called before, to tell the other ranks of the run.
+    `report` is called first, to inform the other ranks of the run.
     """
     if seconds is None:
         yield
         return
     over = threading.Event()
-    with _outside(seconds + GRACE) as heard:
-        words = (watch, over, seconds, heard, lambda: _end(name, seconds, folder, report))
-        thread = threading.Thread(target=_look, args=words, name="watchdog", daemon=True)
+    with _outside(seconds + GRACE) as alive:
+
+        def end() -> None:
+            _end(name, seconds, folder, report)
+
+        thread = threading.Thread(
+            target=_count, args=(watch, over, seconds, alive, end), name="watchdog", daemon=True
+        )
         thread.start()
         try:
             yield
@@ -93,16 +97,17 @@ def watching(
             thread.join()
 
 
-def _look(
+def _count(
     watch: Watch,
     over: threading.Event,
     seconds: float,
-    heard: Callable[[], None],
+    alive: Callable[[], None],
     end: Callable[[], None],
 ) -> None:
-    call, stuck = 0, 0
+    call = 0
+    stuck = 0
     while not over.wait(1.0):
-        heard()
+        alive()
         stuck = stuck + 1 if watch.inside and watch.calls == call else 0
         call = watch.calls
         if stuck >= seconds:
@@ -111,38 +116,39 @@ def _look(
 
 @contextmanager
 def _outside(limit: float) -> Iterator[Callable[[], None]]:
-    """A process that ends this one when it has not been told for so long that all is well.
+    """Start a process that ends this one after `limit` seconds without a sign of life.
 
-    It shows the stacks first. Without Linux's /proc nobody could tell whether this process
-    only sleeps: then there is none.
+    It has the stacks printed first. Without Linux's /proc it could not tell whether this
+    process is only suspended: then none is started.
     """
     if not Path("/proc/self/stat").exists():
         yield lambda: None
         return
     with suppress(AttributeError, OSError, ValueError, RuntimeError):  # no real stderr
         faulthandler.register(signal.SIGXCPU, sys.__stderr__, all_threads=True)  # type: ignore[arg-type]
-    words = [sys.executable, "-I", "-S", "-c", COUNTING, str(os.getpid()), str(limit)]
-    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "start_new_session": True}
-    with subprocess.Popen(words, stdin=subprocess.PIPE, **options) as process:
+    command = [sys.executable, "-I", "-S", "-c", COUNTING, str(os.getpid()), str(limit)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as process:
         assert process.stdin is not None
-        line = process.stdin.fileno()
+        pipe = process.stdin.fileno()
         try:
-            yield lambda: _tell(line)
+            yield lambda: _write_byte(pipe)
         finally:
             with suppress(OSError):
-                process.stdin.close()  # it ends with its line
+                process.stdin.close()  # the process ends with its input
 
 
-def _tell(line: int) -> None:
+def _write_byte(pipe: int) -> None:
     with suppress(OSError):
-        os.write(line, b".")
+        os.write(pipe, b".")
 
 
 def _end(
     name: str, seconds: float, folder: Path, report: Callable[[EnvironmentFailure], None]
 ) -> None:
     where = ""
-    if (folder / "config.json").is_file():  # there is a run that it belongs to
+    if (folder / "config.json").is_file():  # a run was begun here
         with suppress(StorageFailure):
             write(folder / "hang.txt", _stacks().encode())
             where = f"; where: {folder / 'hang.txt'}"
@@ -150,7 +156,7 @@ def _end(
     text = f"{name}: no answer for {seconds:g} seconds{where}; `dna resume` goes on"
     report(EnvironmentFailure(text))
     say(f"{cursor}dna: {text}")
-    os._exit(EnvironmentFailure.exit_code)  # the thread that hangs cannot be asked
+    os._exit(EnvironmentFailure.exit_code)  # the hanging thread cannot be interrupted
 
 
 def _stacks() -> str:

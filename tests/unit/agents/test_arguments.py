@@ -96,7 +96,7 @@ def test_what_is_no_environment_is_refused(env):
         ({"interactions": 0}, "given 0"),
         ({"interactions": 10.5}, "given 10.5"),
         ({"interactions": True}, "given True"),
-        ({"callback": 3}, "callback: a int is no callable"),
+        ({"callback": 3}, "callback: int is not callable"),
     ],
 )
 def test_learn_refuses_at_once(arguments, words):

@@ -1,4 +1,4 @@
-"""The ranks of a run that torchrun started: who they are and how they share data.
+"""The ranks of a run started by torchrun: who they are, what they exchange, how work is split.
 
-Only this room imports torch.distributed; everything else is handed a `World` or a `Share`.
+Only `world` imports torch.distributed; other rooms are handed a `World` or a `Share`.
 """

@@ -1,6 +1,6 @@
-"""Ranks in accord: one decides for all, all decide together, all are alike.
+"""Collective operations: broadcast a decision from rank 0, fail together, check replicas.
 
-Built on `dna.distributed.world`; in a world of one each of these is the plain call.
+Built on `dna.distributed.world`; on a single rank each of them is the plain call.
 """
 
 import hashlib
@@ -22,32 +22,33 @@ T = TypeVar("T")
 
 
 def on_first(world: World, decide: Callable[[], T]) -> T:
-    """What rank 0 decides (plain JSON), or why it cannot, on every rank."""
+    """Run `decide` on rank 0 and broadcast its result (plain JSON), or raise its error."""
     if world.size == 1:
         return decide()
-    said: dict[str, Any] = {}
+    mine: dict[str, Any] = {}
     if world.rank == 0:
         try:
-            said = {"value": decide()}
+            mine = {"value": decide()}
         except DnaError as error:
-            said = {"code": error.exit_code, "text": str(error)}
-    first = json.loads(world.gather_bytes(json.dumps(said).encode())[0])
-    if "code" in first:
-        raise revived(first["code"], first["text"])
-    value: T = first["value"]
+            mine = {"code": error.exit_code, "text": str(error)}
+    answer = json.loads(world.gather_bytes(json.dumps(mine).encode())[0])
+    if "code" in answer:
+        raise revived(answer["code"], answer["text"])
+    value: T = answer["value"]
     return value
 
 
 def together(world: World, work: Callable[[], T]) -> T:
-    """Each rank's own result, if all have one; else the first error, on every rank."""
+    """Run `work` on every rank; if it fails on any, raise the first error on all."""
     if world.size == 1:
         return work()
-    said, result = b"", None
+    result = None
+    failure = b""
     try:
         result = work()
     except DnaError as error:
-        said = json.dumps({"code": error.exit_code, "text": str(error)}).encode()
-    for text in world.gather_bytes(said):
+        failure = json.dumps({"code": error.exit_code, "text": str(error)}).encode()
+    for text in world.gather_bytes(failure):
         if text:
             found = json.loads(text)
             raise revived(found["code"], found["text"])
@@ -55,7 +56,7 @@ def together(world: World, work: Callable[[], T]) -> T:
 
 
 def texts(world: World, mine: list[str]) -> list[str]:
-    """The lines of all ranks, each once, in order."""
+    """Gather the lines of all ranks, without duplicates, in order."""
     if world.size == 1:
         return mine
     parts = world.gather_bytes(json.dumps(mine).encode())
@@ -63,40 +64,40 @@ def texts(world: World, mine: list[str]) -> list[str]:
 
 
 def total(world: World, number: int) -> int:
-    """The sum over ranks."""
+    """Sum an integer over all ranks."""
     return number if world.size == 1 else sum(int(x) for x in world.gather(np.array(number)))
 
 
 def asked(world: World, stop: Stop) -> str | None:
-    """The signal that asked any of the ranks to stop: all save together, or none."""
-    if world.size > 1:
-        numbers = world.gather(np.array(signal_number(stop.asked)))
-        found = signal_name(max(int(number) for number in numbers))
-        if found is not None:  # one that came just now is for the next time
-            stop.asked = found
-        return found
-    return stop.asked
+    """Return the signal that asked any rank to stop: all ranks save together, or none."""
+    if world.size == 1:
+        return stop.asked
+    numbers = world.gather(np.array(signal_number(stop.asked)))
+    found = signal_name(max(int(number) for number in numbers))
+    if found is not None:  # a signal that arrived after the gather waits for the next call
+        stop.asked = found
+    return found
 
 
 def check_alike(world: World, tensors: Mapping[str, Tensor], iteration: int) -> None:
-    """Ranks hold the same bits of everything that is learned, or the run ends here."""
+    """Raise `RanksApart` unless all ranks hold the same bits of what is learned."""
     if world.size == 1:
         return
     names = sorted(tensors)  # a restored optimizer may have them in any order
     mine = np.stack([np.frombuffer(_digest(tensors[name]), np.uint8) for name in names])
     first, *others = world.gather(mine)
     for rank, other in enumerate(others, 1):
-        apart = np.flatnonzero((first != other).any(axis=1))
-        if len(apart):
+        different = np.flatnonzero((first != other).any(axis=1))
+        if len(different):
             raise RanksApart(
                 f"iteration {iteration}: rank {rank} is no longer like rank 0 "
-                f"({names[apart[0]]}); "
+                f"({names[different[0]]}); "
                 "checkpoints are untouched, `dna resume` goes back to the last"
             )
 
 
 def _digest(x: Tensor) -> bytes:
-    """Eight bytes of a tensor's hash are plenty for an accident."""
+    """Return eight bytes of a tensor's hash, plenty to notice an accident."""
     data = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return hashlib.sha256(data.data).digest()[:8]
 
@@ -104,7 +105,7 @@ def _digest(x: Tensor) -> bytes:
 def write_together(
     world: World, folder: Path, files: Mapping[str, bytes], about: dict[str, Any]
 ) -> None:
-    """Write this rank's files of the folder; what fails on one rank fails on all."""
+    """Write a folder of which every rank has some files; an error on one rank fails all."""
     if world.size == 1:
         write_folder(folder, files, about)
         return

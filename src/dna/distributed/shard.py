@@ -1,7 +1,7 @@
-"""Which agents and rows of a run are this rank's.
+"""The shard of a run that one rank holds: its agents, and their rows of a batch.
 
-Rank k of K has agents k·A/K to (k+1)·A/K. Rows are numbered t·A + a over all ranks, t·A/K + a
-within one; the rows of several rollouts one behind the other are numbered alike.
+Rank k of K has agents k·A/K to (k+1)·A/K. Rows are numbered t·A + a over all ranks and
+t·A/K + a within one; consecutive rollouts are numbered on in the same way.
 """
 
 from dataclasses import dataclass
@@ -10,33 +10,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dna.distributed.launch import check_divides
 from dna.distributed.world import SOLO, World
 
 
 @dataclass(frozen=True)
 class Share:
-    """A rank's part of a run with so many agents."""
+    """One rank's share of a run; every rank has the same number of agents."""
 
     world: World = SOLO
     agents: int = 0  # of all ranks
 
+    def __post_init__(self) -> None:
+        check_divides(self.agents, self.world.size)
+
     @property
     def each(self) -> int:
-        """Agents of one rank."""
+        """Number of agents of one rank."""
         return self.agents // self.world.size
 
     @property
     def first(self) -> int:
-        """The number of this rank's first agent."""
+        """Index of this rank's first agent among all."""
         return self.world.rank * self.each
 
     @property
     def own(self) -> slice:
-        """This rank's agents among all."""
+        """Indices of this rank's agents among all."""
         return slice(self.first, self.first + self.each)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Those of these rows of the run that are here, by their numbers here."""
+        """Select this rank's rows from rows of the run, and number them within the rank."""
         if self.world.size == 1:
             return index
         t, a = index // self.agents, index % self.agents
@@ -44,7 +48,7 @@ class Share:
         return t[here] * self.each + a[here] - self.first
 
     def whole(self, column: Tensor) -> Tensor:
-        """A column of this rank's rows → the column of all rows of the run, on every rank."""
+        """Gather a column of this rank's rows into the column of the run, on every rank."""
         if self.world.size == 1:
             return column
         parts = self.world.gather(column.detach().cpu().numpy())
@@ -53,12 +57,12 @@ class Share:
         return torch.from_numpy(blocks.reshape(-1, *rest)).to(column.device)
 
     def part(self, column: Tensor) -> Tensor:
-        """The inverse: this rank's rows of a column of the run."""
+        """Return this rank's rows of a column of the run: the inverse of `whole`."""
         if self.world.size == 1:
             return column
         blocks = column.reshape(-1, self.agents, *column.shape[1:])
         return blocks[:, self.own].reshape(-1, *column.shape[1:])
 
 
-#: Everything: a run on one rank.
+#: The share of a run on one rank: everything.
 ALONE = Share()

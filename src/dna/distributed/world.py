@@ -1,8 +1,8 @@
-"""The ranks of one run: the only module that knows torch.distributed.
+"""The ranks of one run: the only module that uses torch.distributed.
 
-`Solo` is a world of one, in which nothing happens. In a larger one every rank makes the same
-calls in the same order; each call ends on all ranks, or fails on all: a rank that fails says
-why before it goes, and the others end for the same reason.
+`Solo` is a world of one rank, in which collective operations do nothing. In a larger world
+all ranks make the same calls in the same order. A call succeeds on all ranks or fails on all:
+a rank that fails publishes its reason, and the others end with the same error.
 """
 
 import json
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Protocol
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +23,17 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from dna.common.errors import BadInput, DnaError, RanksApart
+from dna.common.errors import BadInput, DnaError, Preempted, RanksApart
+from dna.common.process import stop_signals
 from dna.distributed.launch import Launch, launched
-from dna.distributed.rendezvous import meet
 
 Array = npt.NDArray[Any]
-#: Seconds that a rank waits for the others before it gives up, beyond a step's own limit.
+#: Seconds that a rank waits for the others, beyond the time limit of an environment step.
 PATIENCE = 600.0
-#: Seconds for the reason of a rank that is gone to be found.
+#: Seconds to look for the reason why another rank is gone.
 REASON = 1.0
+#: Seconds between polls of the store during the rendezvous.
+PAUSE = 0.02
 
 
 class World(Protocol):
@@ -42,64 +45,69 @@ class World(Protocol):
     local_size: int
 
     def sum_(self, x: Tensor) -> None:
-        """Add up over all ranks, in place: the same bits everywhere."""
+        """All-reduce: sum over all ranks in place, to the same bits everywhere."""
 
     def gather(self, x: Array) -> list[Array]:
-        """Every rank's array, in order; all are of one shape and type."""
+        """All-gather: every rank's array in order; all have one shape and type."""
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Every rank's bytes, in order, as many as each has."""
+        """All-gather of byte strings, which may differ in length."""
 
     def report(self, error: BaseException) -> None:
-        """Tell the others why this rank ends; only the first to say so is loud."""
+        """Tell the other ranks why this one ends; only the first reason is printed."""
 
 
 class Solo:
-    """A world of one."""
+    """A world of one rank."""
 
-    rank, size, local_rank, local_size = 0, 1, 0, 1
+    rank = 0
+    size = 1
+    local_rank = 0
+    local_size = 1
 
     def sum_(self, x: Tensor) -> None:
-        """The sum of one is itself."""
+        """Do nothing: the sum of one is itself."""
 
     def gather(self, x: Array) -> list[Array]:
-        """Only this."""
+        """Return the only array."""
         return [x]
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Only these."""
+        """Return the only byte string."""
         return [data]
 
     def report(self, error: BaseException) -> None:
-        """Nobody else has to know."""
+        """Do nothing: there is no other rank."""
 
 
 SOLO = Solo()
 
 
 class Ranks:
-    """Several processes, each with a share of the environments."""
+    """A world of several processes, each with a share of the environments."""
 
     def __init__(self, launch: Launch, store: Any) -> None:
-        self.rank, self.size = launch.rank, launch.size
-        self.local_rank, self.local_size = launch.local_rank, launch.local_size
+        self.rank = launch.rank
+        self.size = launch.size
+        self.local_rank = launch.local_rank
+        self.local_size = launch.local_size
         self.store = store
 
     def sum_(self, x: Tensor) -> None:
-        """One all-reduce."""
-        with self._together():
+        """Sum with one all-reduce."""
+        with self._explained():
             dist.all_reduce(x)
 
     def gather(self, x: Array) -> list[Array]:
-        """One all-gather of the bytes, through the host."""
+        """Gather with one all-gather of the bytes, in host memory."""
         mine = torch.from_numpy(np.ascontiguousarray(x)).reshape(-1).view(torch.uint8)
         parts = [torch.empty_like(mine) for _ in range(self.size)]
-        with self._together():
+        with self._explained():
             dist.all_gather(parts, mine)
         return [part.numpy().view(x.dtype).reshape(x.shape) for part in parts]
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """First how many, then the bytes, filled up to one length."""
+        """Gather the lengths first, then the bytes padded to one length."""
         lengths = [int(n[0]) for n in self.gather(np.array([len(data)]))]
         padded = np.zeros(max(lengths), np.uint8)
         padded[: len(data)] = np.frombuffer(data, np.uint8)
@@ -107,9 +115,9 @@ class Ranks:
         return [part[:n].tobytes() for part, n in zip(parts, lengths, strict=True)]
 
     def report(self, error: BaseException) -> None:
-        """Through torchrun's store, which outlives a rank."""
+        """Publish the reason in torchrun's store, which outlives a rank."""
         if getattr(error, "quiet", None):
-            return  # of another rank
+            return  # it came from another rank
         with suppress(RuntimeError, AttributeError):
             first = self.store.add("failures", 1) == 1
             if first:
@@ -118,24 +126,24 @@ class Ranks:
             error.quiet = not first  # type: ignore[attr-defined]
 
     @contextmanager
-    def _together(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
+        """Replace an error of torch.distributed by the reason that another rank published."""
         try:
             yield
         except RuntimeError as error:
             raise self._reason(error) from error
 
     def _reason(self, error: RuntimeError) -> DnaError:
-        """Why a call failed: what another rank has said of its end, if it could."""
-        said: dict[str, Any] = {}
+        published: dict[str, Any] = {}
         with suppress(RuntimeError):
             end = time.monotonic() + REASON
             while time.monotonic() < end and not self.store.check(["failure"]):
                 time.sleep(0.05)
             if self.store.check(["failure"]):
-                said = json.loads(self.store.get("failure"))
-        if said:
-            found = revived(said["code"], said["text"])
-            found.quiet = True  # it was said where it happened
+                published = json.loads(self.store.get("failure"))
+        if published:
+            found = revived(published["code"], published["text"])
+            found.quiet = True  # printed by the rank where it happened
             return found
         late = "timed out" in str(error).lower() or "timeout" in str(error).lower()
         what = "does not answer" if late else "is gone"
@@ -146,16 +154,16 @@ class Ranks:
 
 
 def revived(code: int, text: str) -> DnaError:
-    """An error of another rank, as it would have been here."""
+    """Rebuild an error of another rank from its exit code and text."""
     kinds = {kind.exit_code: kind for kind in DnaError.__subclasses__()}
     return kinds.get(code, DnaError)(text)
 
 
 @contextmanager
 def join(device: str = "auto", step_limit: float | None = None) -> Iterator[World]:
-    """The world that torchrun made this process a part of; alone, a world of one.
+    """Join the ranks that torchrun started; a process started alone gets `SOLO`.
 
-    Whatever ends this rank inside ends the others too, for the same reason.
+    An error that ends this rank inside ends the others too, with the same reason.
     """
     launch = launched()
     if launch.size == 1:
@@ -174,19 +182,19 @@ def join(device: str = "auto", step_limit: float | None = None) -> Iterator[Worl
 
 
 def _begin(launch: Launch, device: str, timeout: timedelta) -> Any:
-    """Meet the others; returns the store that all of them see."""
+    """Create the process group; return the store that all ranks share."""
     if not dist.is_available():
         raise BadInput("this torch cannot join ranks (torch.distributed is not in it)")
     if launch.local_size == launch.size and sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nothing leaves the machine
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this machine
     cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     if cuda and torch.cuda.is_available():
         torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
-    # What lies on the host goes through gloo in any case: statistics, logs, agreements.
+    # Host data goes through gloo in any case: statistics, logs, decisions.
     backend = "cpu:gloo,cuda:nccl" if cuda and torch.cuda.is_available() else "gloo"
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
-        name = meet(store, rank, size, timeout.total_seconds())
+        name = _session_name(store, rank, size, timeout.total_seconds())
         dist.init_process_group(
             backend,
             store=PrefixStore(f"{name}/group", store),
@@ -200,9 +208,52 @@ def _begin(launch: Launch, device: str, timeout: timedelta) -> Any:
     return PrefixStore(f"{name}/end", store)
 
 
+def _session_name(store: Any, rank: int, size: int, seconds: float) -> str:
+    """Rendezvous: agree on a name for this set of ranks that no other set has had.
+
+    torchrun keeps its store when it restarts the ranks, and ranks on different machines may
+    have been restarted a different number of times, so the store may hold old messages. Every
+    rank therefore publishes a random token; rank 0 publishes the tokens that it sees, until
+    every rank has found its own among them.
+    """
+    token = uuid4().hex
+    published = ""  # by rank 0, so far
+    end = time.monotonic() + seconds
+    store.set(f"hello/{rank}", token)
+    with stop_signals() as stop:
+        while time.monotonic() < end:
+            if rank == 0:
+                published = _publish_tokens(store, size, published)
+            heard = _get(store, "heard")
+            tokens = json.loads(heard) if heard else []
+            if len(tokens) == size and tokens[rank] == token:
+                name = "-".join(one[:8] for one in tokens)
+                store.set(f"{name}/here/{rank}", "")
+                if store.check([f"{name}/here/{other}" for other in range(size)]):
+                    return name
+            if stop.asked:
+                raise Preempted(f"stopped by {stop.asked} before the run began")
+            time.sleep(PAUSE)
+    raise RanksApart(f"rank {rank} of {size}: the others did not come in {seconds:.0f} seconds")
+
+
+def _publish_tokens(store: Any, size: int, before: str) -> str:
+    """Publish the tokens of all ranks whenever they changed; return what is published."""
+    tokens = [_get(store, f"hello/{rank}") for rank in range(size)]
+    now = json.dumps(tokens)
+    if None not in tokens and now != before:
+        store.set("heard", now)
+        return now
+    return before
+
+
+def _get(store: Any, key: str) -> str | None:
+    return store.get(key).decode() if store.check([key]) else None
+
+
 def backends() -> list[str]:
-    """How ranks of this torch can talk to each other."""
+    """Return the communication backends of this torch."""
     if not dist.is_available():
         return []
     known = {"gloo": dist.is_gloo_available(), "nccl": dist.is_nccl_available()}
-    return [name for name, there in known.items() if there]
+    return [name for name, available in known.items() if available]

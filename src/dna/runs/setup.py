@@ -14,7 +14,6 @@ from dna.common.errors import BadInput
 from dna.common.randomness import integer
 from dna.common.timing import Clock
 from dna.config import Config, Distil
-from dna.distributed.launch import check_divides
 from dna.distributed.shard import Share
 from dna.distributed.world import SOLO, World
 from dna.envs import Making, Source, VectorEnv, make
@@ -123,7 +122,6 @@ def build_environments(
     config: Config, seed: int, resumes: int, how: How, source: Source
 ) -> VectorEnv:
     """Build this rank's environments."""
-    check_divides(config.agents, how.world.size)
     share = Share(how.world, config.agents)
     seeds = tuple(integer(seed, "env", agent, resumes) for agent in range(config.agents))
     making = Making(

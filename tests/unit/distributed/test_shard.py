@@ -143,6 +143,8 @@ def test_agents_must_divide():
     check_divides(8, 2)
     with pytest.raises(BadInput, match="agents: given 9, must be a multiple of the 2 ranks"):
         check_divides(9, 2)
+    with pytest.raises(BadInput, match="agents: given 9"):
+        on_ranks(2, lambda world: Share(world, 9))
 
 
 # ── gradients ───────────────────────────────────────────────────────────────────────────────

@@ -20,8 +20,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from dna.cli.bench import Case, cases
-from dna.cli.bench.contest import Contestant
+from dna.cli.bench import Case, Contestant, cases
 from dna.cli.bench.serve import Bench
 from dna.common.storage import write, write_json
 from dna.config.overrides import tweak

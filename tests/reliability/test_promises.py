@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from dna.cli import main
-from dna.cli.folders import remembered
+from dna.cli.train import start_options
 from dna.common.errors import FolderBusy, Preempted, StorageFailure
 from dna.common.lock import check_unlocked, locked
 from dna.config.overrides import tweak
@@ -124,7 +124,7 @@ def test_a_run_that_was_stopped_in_its_warm_up_remembers_how_it_was_begun(tmp_pa
         with pytest.raises(Preempted):
             train(config, 3, tmp_path / "run", how=how, sinks=[Impatient(-1, None)])
         assert RunFolder(tmp_path / "run").machine() == {"asked": how.asked()}, again
-        assert remembered(tmp_path / "run")["threads"] == 2
+        assert start_options(tmp_path / "run")["threads"] == 2
 
 
 def test_starting_over_never_forgets_what_the_run_is(tmp_path, monkeypatch):

@@ -1,30 +1,56 @@
-"""The command line: `dna VERB …`. Typer and Rich live here only.
+"""The command line: `dna COMMAND …`, one module per command or group of related commands.
 
-Settings are `key=value` words through `tweak`, so there is no option list to maintain;
-options with dashes only say *how* to run. Whatever pulls in torch is imported inside a verb,
-after the settings were checked. Every error is one line on stderr and an exit code.
+Only this package imports Typer and Rich. Settings are `key=value` words, so there is no list of
+options to maintain for them. Modules that load torch are imported inside the commands, after
+the settings were checked, and every error is one line on stderr and an exit code.
 """
 
+import os
+import signal
 import sys
+import time
 import traceback
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from dna.cli import evaluation, export, look, measure, noise, paper, play, report, run, sweep
-from dna.cli.ranks import is_quiet, leave, leave_in_peace, let_the_first_speak
+from dna.cli import bench, doctor, evaluate, export, report, reproduce, show, sweep, train
 from dna.common.console import redirect_to_null, safe_stderr, say
-from dna.common.errors import DnaError
+from dna.common.errors import BadInput, DnaError
 from dna.common.process import stop_signals
+from dna.distributed.launch import launched
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
 
-Exit codes: 0 done, 2 bad input, 3 folder busy, 4 not finite, 5 environment failed,
-6 storage failed, 7 ranks lost or no longer alike, 75 stopped by a signal after saving. Any
-command takes --debug for a full traceback."""
+Exit codes: 0 success, 2 bad input, 3 run folder in use, 4 non-finite number, 5 environment
+failed, 6 storage failed, 7 ranks lost or out of step, 75 stopped by a signal after saving.
+Every command accepts --debug, which prints a full traceback."""
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train.train,
+    "resume": train.resume,
+    "eval": evaluate.eval_,
+    "record": evaluate.record,
+    "noise": evaluate.noise,
+    "plot": report.plot,
+    "report": report.report,
+    "watch": report.watch,
+    "show": show.show,
+    "list": show.list_,
+    "sweep": sweep.sweep,
+    "reproduce": reproduce.reproduce,
+    "export": export.export,
+    "push": export.push,
+    "import-sb3": export.import_sb3,
+    "bench": bench.bench,
+    "doctor": doctor.doctor,
+}
+#: Seconds that a rank waits for rank 0 to report the error that both have met.
+REPORT_TIMEOUT = 20.0
 
 app = typer.Typer(
     help=HELP,
@@ -33,6 +59,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,42 +72,33 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print version"),
     ] = False,
 ) -> None:
     pass
 
 
 _root.__doc__ = HELP
-run.register(app)
-evaluation.register(app)
-play.register(app)
-look.register(app)
-measure.register(app)
-noise.register(app)
-paper.register(app)
-report.register(app)
-sweep.register(app)
-export.register(app)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; the value is its exit code."""
+    """Run a command and return its exit code."""
     with safe_stderr():
         code = _run(argv)
-        leave(code)
+        _exit_rank(code)
     return code
 
 
 def _run(argv: list[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
-    warnings.showwarning = _note
     words = [word for word in words if word != "--debug"] or ["--help"]
-    # A run listens before torch is loaded; other commands end as any program does.
-    listening = stop_signals() if words[0] in ("train", "resume") else nullcontext()
+    warnings.showwarning = _show_warning
+    # Training handles stop signals from before torch is loaded; other commands just end.
+    signals = stop_signals() if words[0] in ("train", "resume") else nullcontext()
     try:
-        with listening:
+        with signals:
             code = _call(words)
         return code if isinstance(code, int) else 0
     except DnaError as error:
@@ -91,7 +110,7 @@ def _run(argv: list[str] | None) -> int:
             error, f"{error.filename or 'output'}: {error.strerror or error}", 6, debug
         )
     except Exception as error:
-        if hasattr(error, "format_message"):  # a usage error of the command line itself
+        if hasattr(error, "format_message"):  # a usage error raised by Click
             text = " ".join(error.format_message().split())
             return _fail(error, text or "see dna --help", 2, debug)
         if type(error).__name__ in ("Exit", "Abort"):
@@ -101,25 +120,63 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _call(words: list[str]) -> object:
-    """The verb's value. Whoever read stdout and closed it has seen enough: all is well."""
+    """Call the command. A reader that closes the pipe to stdout early is not an error."""
     try:
         return app(words, prog_name="dna", standalone_mode=False)
-    except SystemExit as error:  # Click makes this of a closed pipe
+    except SystemExit as error:  # Click turns a closed pipe into this
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         redirect_to_null(sys.stdout)
         return 0
 
 
-def _note(message: Warning | str, *_: object, **__: object) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     say(f"dna: {message}")
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
-    let_the_first_speak(error, code)
-    leave_in_peace()
+    other_rank_reports = _other_rank_reports(error, code)
+    if other_rank_reports and getattr(error, "quiet", None) is None:
+        # torchrun ends all ranks as soon as one leaves: let rank 0 report its error first.
+        time.sleep(REPORT_TIMEOUT)
+    _ignore_sigterm_of_torchrun()
     if debug:
         traceback.print_exception(error)
-    if not is_quiet(error, code):
+    if not other_rank_reports:
         say(f"dna: {text}")
     return code
+
+
+def _other_rank_reports(error: BaseException, code: int) -> bool:
+    """Whether another rank prints this error.
+
+    Ranks that have joined agree on who does (`DnaError.quiet`). Before that, all of them refuse
+    the same bad input, and rank 0 prints it.
+    """
+    quiet: bool | None = getattr(error, "quiet", None)
+    if quiet is not None:
+        return quiet
+    try:
+        return code == BadInput.exit_code and launched().rank > 0
+    except BadInput:  # the variables of torchrun are themselves invalid
+        return False
+
+
+def _ignore_sigterm_of_torchrun() -> None:
+    """Let a failed rank finish: torchrun sends SIGTERM to all ranks once one has failed."""
+    with suppress(BadInput, ValueError):  # ValueError: not in the main thread
+        if launched().size > 1:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _exit_rank(code: int) -> None:
+    """End the process of a rank immediately; do nothing in a single process.
+
+    Threads of the communication library may request the GIL during the interpreter's shutdown,
+    which aborts the process; this was observed on a busy machine.
+    """
+    with suppress(BadInput):
+        if launched().size > 1:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)

@@ -1,33 +1,27 @@
-"""What is installed, and whether an environment keeps the contract.
-
-The conformance check is the one our own environments pass: users run it on theirs.
-"""
+"""`dna doctor`: what is installed, and whether an environment works for training."""
 
 import importlib.util
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import gymnasium
-import numpy as np
+import typer
 
-from dna.common.errors import BadInput, DnaError
-from dna.common.randomness import generator, integer
+from dna.cli.options import AllowImport
+from dna.common.errors import BadInput, DnaError, EnvironmentFailure
 from dna.config import EnvConfig
 from dna.config.environments import ATARI, PROCGEN
 from dna.config.presets import for_environment
 from dna.distributed.launch import launched
-from dna.distributed.world import backends
-from dna.envs import Making, Step, VectorEnv, make
-from dna.envs.factory import factory
-from dna.envs.procgen import load_qt
-from dna.runs.reproducibility import versions
 
-#: Extra → the modules it brings and what they are for.
+if TYPE_CHECKING:
+    from dna.envs import Step, VectorEnv
+
+#: Extra → its modules and what they are for.
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "minatar": (("minatar",), "MinAtar's five games"),
-    "classic": (("pygame", "Box2D"), "pictures of classic control, LunarLander"),
+    "classic": (("pygame", "Box2D"), "rendering of classic control, LunarLander"),
     "atari": (("ale_py", "cv2"), "Atari games"),
     "mujoco": (("mujoco", "imageio"), "MuJoCo tasks"),
     "procgen": (("envpool",), "Procgen games"),
@@ -40,155 +34,203 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 AGENTS = 4
 STEPS = 500
-#: Steps before a snapshot, and after it.
+#: Steps before and after a snapshot.
 SNAPSHOT_STEPS = 50
+MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line of the doctor's report."""
+class Check:
+    """The result of one check: one line of the report."""
 
     level: Literal["ok", "note", "fail"]
     text: str
 
 
-def installation() -> Iterator[Finding]:
-    """Versions, and what each missing extra would bring."""
+def doctor(
+    env_id: Annotated[
+        str | None, typer.Argument(metavar="[ENV_ID]", help="Environment to check")
+    ] = None,
+    allow_import: AllowImport = False,
+) -> None:
+    """Report installed and missing packages; with ENV_ID, check that environment.
+
+    Examples:
+
+      dna doctor
+
+      dna doctor my_package:make_env --allow-import
+    """
+    if env_id is None:
+        checks = installation()
+    else:
+        checks = conformance(env_id, allow_import=allow_import)
+    failed = False
+    for check in checks:
+        typer.echo(f"{MARKS[check.level]}  {check.text}")
+        failed = failed or check.level == "fail"
+    if failed:
+        raise EnvironmentFailure(f"{env_id}: does not meet the requirements (see FAIL above)")
+
+
+def installation() -> Iterator[Check]:
+    """Check the versions of packages and the optional extras."""
+    from dna.distributed.world import backends
+    from dna.runs.reproducibility import versions
+
     known = {name: version for name, version in versions().items() if version}
-    yield Finding("ok", ", ".join(f"{name} {version}" for name, version in known.items()))
-    yield Finding("ok", ranks())
+    yield Check("ok", ", ".join(f"{name} {version}" for name, version in known.items()))
+    transports = ", ".join(backends()) or "none"
+    yield Check(
+        "ok",
+        f"ranks: {launched().size} (torchrun starts more); available backends: {transports}",
+    )
     for extra, (modules, what) in EXTRAS.items():
         missing = [name for name in modules if importlib.util.find_spec(name) is None]
         if missing:
             fix = f"pip install 'ppo-dna[{extra}]'"
-            yield Finding("note", f"{what}: {', '.join(missing)} missing; {fix}")
-        else:
-            yield Finding("ok", f"{what}: installed")
-            if extra == "procgen":
-                yield _qt()
+            yield Check("note", f"{what}: {', '.join(missing)} missing; {fix}")
+            continue
+        yield Check("ok", f"{what}: installed")
+        if extra == "procgen":
+            yield _qt()
 
 
-def ranks() -> str:
-    """How many processes share the work here, and how they could talk."""
-    launch, ways = launched(), ", ".join(backends()) or "none"
-    return f"ranks: {launch.size} (torchrun makes more), joined by: {ways}"
+def _qt() -> Check:
+    from dna.envs.procgen import load_qt
 
-
-def _qt() -> Finding:
     try:
-        return Finding("ok", f"Procgen's Qt 5: {load_qt()}")
+        return Check("ok", f"Qt 5 for Procgen: {load_qt()}")
     except BadInput as error:
-        return Finding("note", str(error))
+        return Check("note", str(error))
 
 
-def conformance(env_id: str, *, allow_import: bool = False) -> Iterator[Finding]:
-    """Check one environment, set up as `dna train` does, against what training relies on."""
+def conformance(env_id: str, *, allow_import: bool = False) -> Iterator[Check]:
+    """Check what training relies on, with the environment set up as `dna train` does it.
+
+    The package's own environments pass the same checks.
+    """
     config = for_environment(env_id).env
     try:
         first = _play(config, 0, allow_import)
-        yield Finding("ok", f"spaces: {first.described}")
-        yield from _episodes(first, limited=_is_own(config))
-        again, other = _play(config, 0, allow_import), _play(config, 1, allow_import)
-        saved = _continues(config, allow_import)
+        yield Check("ok", f"spaces: {first.spaces}")
+        yield from _check_episodes(first, has_limit=_is_own(config))
+        again = _play(config, 0, allow_import)
+        other = _play(config, 1, allow_import)
+        snapshot = _check_snapshot(config, allow_import)
     except BadInput:
-        raise  # there is no such environment, or it cannot be had
+        raise  # the environment does not exist or cannot be created
     except DnaError as error:
-        yield Finding("fail", str(error))
+        yield Check("fail", str(error))
         return
     if first.trace != again.trace:
-        yield Finding("fail", "the same seed and actions gave other observations or rewards")
+        yield Check("fail", "the same seed and actions gave other observations or rewards")
     else:
-        yield Finding("ok", "the same seed and actions give the same episode")
+        yield Check("ok", "the same seed and actions give the same episode")
     if first.trace == other.trace:
-        yield Finding("note", "seeds change nothing: reset(seed=…) may be ignored")
+        yield Check("note", "seeds change nothing: reset(seed=…) may be ignored")
     else:
-        yield Finding("ok", "another seed gives another episode")
-    yield saved
-    yield from _dtype(config, allow_import)
+        yield Check("ok", "another seed gives another episode")
+    yield snapshot
+    yield from _check_observation_space(config, allow_import)
 
 
 @dataclass(frozen=True)
-class _Trace:
-    described: str
+class _Played:
+    """What an environment did under `STEPS` random actions."""
+
+    spaces: str
     trace: list[bytes]
-    ends: int
-    cuts: int
-    magnitude: float
+    terminated: int
+    truncated: int
+    largest_reward: float
 
 
-def _build(config: EnvConfig, seed: int, allow_import: bool) -> VectorEnv:
-    # Atari with worker processes, as training has it.
+def _build(config: EnvConfig, seed: int, allow_import: bool) -> "VectorEnv":
+    from dna.common.randomness import integer
+    from dna.envs import Making, make
+
+    # Atari runs in worker processes, as in training.
     agents, threads = (8, 2) if config.atari is not None else (AGENTS, 1)
     seeds = tuple(integer(seed, "doctor/env", agent) for agent in range(agents))
     return make(config, Making(agents, seeds, threads, allow_import))
 
 
-def _play(config: EnvConfig, seed: int, allow_import: bool) -> _Trace:
+def _play(config: EnvConfig, seed: int, allow_import: bool) -> _Played:
+    """Take the same random actions whatever the seed of the environment."""
     with closing(_build(config, seed, allow_import)) as env:
-        return _walk(env)
+        trace = [env.reset().tobytes()]
+        terminated = 0
+        truncated = 0
+        largest = 0.0
+        for step in _random_steps(env, "doctor/act", STEPS):
+            trace.append(_bytes(step))
+            terminated += int(step.terminated.sum())
+            truncated += int((step.done & ~step.terminated).sum())
+            largest = max(largest, float(abs(step.reward).max()))
+        obs, action = env.observation, env.action
+        spaces = (
+            f"observation {obs.kind} {obs.shape} {obs.dtype}, "
+            f"action {action.kind} {action.sizes}"
+        )
+    return _Played(spaces, trace, terminated, truncated, largest)
 
 
-def _continues(config: EnvConfig, allow_import: bool) -> Finding:
-    """Take a snapshot, play on, and play the same from it in environments of another seed."""
+def _random_steps(env: "VectorEnv", stream: str, count: int) -> Iterator["Step"]:
+    from dna.common.randomness import generator
+
+    rng = generator(0, stream)
+    for _ in range(count):
+        yield env.step(env.uniform(rng))
+
+
+def _bytes(step: "Step") -> bytes:
+    return step.obs.tobytes() + step.reward.tobytes() + step.done.tobytes()
+
+
+def _check_snapshot(config: EnvConfig, allow_import: bool) -> Check:
+    """Check that environments of another seed continue identically from a snapshot."""
     with (
         closing(_build(config, 0, allow_import)) as env,
         closing(_build(config, 1, allow_import)) as other,
     ):
         if env.inexact is not None:
-            text = f"{env.inexact}: a resumed run starts new episodes"
-            return Finding("note", text)
+            return Check("note", f"{env.inexact}: a resumed run starts new episodes")
         env.reset()
-        _steps(env, "doctor/before")
+        for _ in _random_steps(env, "doctor/before", SNAPSHOT_STEPS):
+            pass
         other.restore(env.snapshot())
-        if _steps(env, "doctor/after") != _steps(other, "doctor/after"):
-            return Finding("fail", "restored from a snapshot it goes on otherwise")
-        return Finding("ok", "restored from a snapshot it goes on to the bit")
-
-
-def _steps(env: VectorEnv, stream: str) -> list[bytes]:
-    rng = generator(0, stream)
-    return [_shown(env.step(env.uniform(rng))) for _ in range(SNAPSHOT_STEPS)]
-
-
-def _shown(step: Step) -> bytes:
-    return step.obs.tobytes() + step.reward.tobytes() + step.done.tobytes()
-
-
-def _walk(env: VectorEnv) -> _Trace:
-    rng = generator(0, "doctor/act")  # the same actions whatever the environment's seed
-    trace = [env.reset().tobytes()]
-    ends = cuts = 0
-    magnitude = 0.0
-    for _ in range(STEPS):
-        step: Step = env.step(env.uniform(rng))
-        trace.append(_shown(step))
-        ends += int(step.terminated.sum())
-        cuts += int((step.done & ~step.terminated).sum())
-        magnitude = max(magnitude, float(np.abs(step.reward).max()))
-    obs, action = env.observation, env.action
-    text = (
-        f"observation {obs.kind} {obs.shape} {obs.dtype}, action {action.kind} {action.sizes}"
-    )
-    return _Trace(text, trace, ends, cuts, magnitude)
+        expected = map(_bytes, _random_steps(env, "doctor/after", SNAPSHOT_STEPS))
+        restored = map(_bytes, _random_steps(other, "doctor/after", SNAPSHOT_STEPS))
+        if list(expected) != list(restored):
+            return Check("fail", "continues differently after a snapshot was restored")
+        return Check("ok", "continues bit for bit after a snapshot was restored")
 
 
 def _is_own(config: EnvConfig) -> bool:
-    """Atari and Procgen are environments of ours, with limits of their own."""
+    """Whether this package implements the environment, with its own episode limit."""
     return (config.id or "").startswith((ATARI, PROCGEN))
 
 
-def _episodes(seen: _Trace, *, limited: bool) -> Iterator[Finding]:
-    yield Finding("ok", f"agents took {STEPS} random steps; all numbers finite")
-    if seen.ends + seen.cuts == 0:
-        fix = "" if limited else "; set env.max_episode_steps if none ever does"
-        yield Finding("note", f"no episode ended in {STEPS} steps{fix}")
+def _check_episodes(played: _Played, *, has_limit: bool) -> Iterator[Check]:
+    yield Check("ok", f"{STEPS} random steps per agent; all numbers finite")
+    if played.terminated + played.truncated == 0:
+        fix = "" if has_limit else "; set env.max_episode_steps if none ever does"
+        yield Check("note", f"no episode ended in {STEPS} steps{fix}")
     else:
-        yield Finding("ok", f"episodes end: {seen.ends} terminated, {seen.cuts} truncated")
-    if seen.magnitude == 0.0:
-        yield Finding("note", "every reward was zero")
+        yield Check(
+            "ok",
+            f"episodes end: {played.terminated} terminated, {played.truncated} truncated",
+        )
+    if played.largest_reward == 0.0:
+        yield Check("note", "every reward was zero")
 
 
-def _dtype(config: EnvConfig, allow_import: bool) -> Iterator[Finding]:
+def _check_observation_space(config: EnvConfig, allow_import: bool) -> Iterator[Check]:
+    import gymnasium
+
+    from dna.envs.factory import factory
+
     if _is_own(config):
         return
     source = factory(config, allow_import=allow_import)
@@ -198,9 +240,13 @@ def _dtype(config: EnvConfig, allow_import: bool) -> Iterator[Finding]:
     try:
         obs, _ = env.reset(seed=0)
         if env.observation_space.contains(obs):
-            yield Finding("ok", "observations lie in the observation space")
+            yield Check("ok", "observations lie in the observation space")
         else:
-            text = f"the first observation is not in {type(env.observation_space).__name__}"
-            yield Finding("note", f"{text}: check its shape, dtype and bounds")
+            space = type(env.observation_space).__name__
+            yield Check(
+                "note",
+                f"the first observation is not in the {space} space: "
+                "check its shape, dtype and bounds",
+            )
     finally:
         env.close()

@@ -1,49 +1,65 @@
-"""`dna export`, `dna push` and `dna import-sb3`: policies that leave and policies that come."""
+"""Exchange of policies: `dna export`, `dna push` and `dna import-sb3`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import typer
 
-from dna.cli.display import counting
+from dna.cli.options import MAX_SEED, AllowImport, EnvId, expand
+from dna.cli.progress import counting
 from dna.common.errors import BadInput
 
-Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds policy/")
-]
-Episodes = Annotated[
-    int, typer.Option(min=1, max=1_000_000, help="hub: whole episodes of the evaluation")
-]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="hub: seed of the evaluation")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="hub: the most likely action, not a sample")
-]
-AllowImport = Annotated[bool, typer.Option("--allow-import", help="The run's ENV_ID runs code")]
+
+@dataclass(frozen=True)
+class HubOptions:
+    """The evaluation that a folder for the Hugging Face Hub reports."""
+
+    episodes: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="hub: complete episodes to evaluate")
+    ] = 100
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="hub: random seed of the evaluation")
+    ] = 0
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="hub: take the most likely action, do not sample"),
+    ] = False
+    allow_import: Annotated[
+        bool,
+        typer.Option("--allow-import", help="Allow the run's module:factory to run its code"),
+    ] = False
 
 
+@expand
 def export(
-    run: Run,
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Folder of a run, or any folder that has policy/"),
+    ],
+    *,
     form: Annotated[
-        Literal["onnx", "hub"], typer.Option("--format", help="A file, or a folder")
+        Literal["onnx", "hub"],
+        typer.Option("--format", help="An ONNX file, or a folder for the Hugging Face Hub"),
     ] = "onnx",
     out: Annotated[
-        Path | None, typer.Option(help="The file [RUN/policy.onnx] or the hub's folder")
+        Path | None,
+        typer.Option(help="ONNX file [RUN/policy.onnx], or the folder for the hub"),
     ] = None,
     no_env: Annotated[
         bool,
-        typer.Option("--no-env", help="onnx: do not make the environment; actions stay raw"),
+        typer.Option(
+            "--no-env", help="onnx: do not create the environment; actions are left unscaled"
+        ),
     ] = False,
-    episodes: Episodes = 100,
-    seed: Seed = 0,
-    deterministic: Deterministic = False,
-    allow_import: AllowImport = False,
+    hub: HubOptions,
 ) -> None:
-    """Write a run's policy for others: as ONNX, or as a folder for the Hugging Face Hub.
+    """Export a policy as an ONNX file or as a folder for the Hugging Face Hub.
 
-    ONNX takes observations as the environment gives them and has the normalizer and the
-    space of actions inside; what to feed is written in it and beside it. It is compared with
-    torch before it is written.
+    The ONNX model takes observations as the environment returns them; it includes the
+    normalizer and the action space. Its inputs are described inside it and in a file beside it.
+    Its outputs are compared with torch's before the file is written.
 
     Examples:
 
@@ -52,14 +68,14 @@ def export(
       dna export runs/3f2a9c01d4e5 --format hub --out breakout-dna
     """
     if form == "onnx":
-        _onnx(run, out, no_env, allow_import)
+        _export_onnx(run, out, no_env=no_env, allow_import=hub.allow_import)
     elif out is None:
-        raise BadInput("--out: which folder? For example --out breakout-dna")
+        raise BadInput("--out: required by --format hub, for example --out breakout-dna")
     else:
-        _package(run, out, episodes, seed, deterministic, allow_import)
+        _package(run, out, hub)
 
 
-def _onnx(run: Path, out: Path | None, no_env: bool, allow_import: bool) -> None:
+def _export_onnx(run: Path, out: Path | None, *, no_env: bool, allow_import: bool) -> None:
     target = out or run / "policy.onnx"
     if target.suffix != ".onnx":
         raise BadInput(f"--out {target}: must end in .onnx")
@@ -74,46 +90,49 @@ def _onnx(run: Path, out: Path | None, no_env: bool, allow_import: bool) -> None
     check_installed()
     known = None if no_env else environment_interface(policy, allow_import=allow_import)
     file = to_onnx(policy, known)
-    beside = file.write(target)
-    found = file.compared
+    description = file.write(target)
     typer.echo(
-        f"{target}: {len(file.data) / 1e3:,.0f} kB; at most {found.difference:.1e} from torch "
-        f"over {found.observations} random observations; what to feed it: {beside}"
+        f"{target}: {len(file.data) / 1e3:,.0f} kB; at most {file.compared.difference:.1e} "
+        f"from torch over {file.compared.observations} random observations; "
+        f"inputs: {description}"
     )
     if no_env:
-        typer.echo("made without the environment: actions have no offsets and no bounds")
+        typer.echo("created without the environment: actions have no offsets and no bounds")
 
 
-def _package(
-    run: Path, out: Path, episodes: int, seed: int, deterministic: bool, allow_import: bool
-) -> None:
+def _package(run: Path, out: Path, hub: HubOptions) -> None:
     from dna.agents.hub import Packing, package
 
-    with counting("episodes played", episodes) as told:
-        how = Packing(episodes, seed, deterministic, allow_import, progress=told)
+    with counting("episodes played", hub.episodes) as count:
+        how = Packing(
+            hub.episodes, hub.seed, hub.deterministic, hub.allow_import, progress=count
+        )
         packed = package(run, out, how)
-    score = packed.summary
-    mean, std, played = score["mean"], score["std"], score["episodes"]
-    typer.echo(f"{out.name}: {mean:.2f} ± {std:.2f} over {played} episodes")
+    mean = packed.summary["mean"]
+    std = packed.summary["std"]
+    typer.echo(f"{out.name}: {mean:.2f} ± {std:.2f} over {hub.episodes} episodes")
     for note in packed.notes:
         typer.echo(f"note: {note}")
 
 
+@expand
 def push(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="RUN|FOLDER", help="A run, or what `dna export` made of it"),
+        typer.Argument(metavar="RUN|FOLDER", help="A run, or a folder made by `dna export`"),
     ],
-    repository: Annotated[str, typer.Argument(metavar="USER/NAME", help="On the hub")],
-    private: Annotated[bool, typer.Option("--private", help="For you alone")] = False,
-    episodes: Episodes = 100,
-    seed: Seed = 0,
-    deterministic: Deterministic = False,
-    allow_import: AllowImport = False,
+    repository: Annotated[
+        str, typer.Argument(metavar="USER/NAME", help="Repository on the Hugging Face Hub")
+    ],
+    *,
+    private: Annotated[
+        bool, typer.Option("--private", help="Create a private repository")
+    ] = False,
+    hub: HubOptions,
 ) -> None:
-    """Upload a policy to the Hugging Face Hub; log in with `hf auth login` before.
+    """Upload a policy to the Hugging Face Hub; log in with `hf auth login` first.
 
-    A run is first made into a folder for the hub, as `dna export --format hub` does.
+    A run is first packaged as `dna export --format hub` does it.
 
     Examples:
 
@@ -121,31 +140,32 @@ def push(
 
       dna push runs/3f2a9c01d4e5 my-name/breakout-dna --private
     """
-    from dna.agents import hub
+    from dna.agents.hub import check_repository, hub_library
+    from dna.agents.hub import push as upload
 
-    hub.check_repository(repository)
-    hub.hub_library()
+    check_repository(repository)
+    hub_library()
     if (folder / "README.md").exists() or (folder / "README.md").is_symlink():
-        typer.echo(hub.push(folder, repository, private=private))
+        typer.echo(upload(folder, repository, private=private))
         return
-    with TemporaryDirectory(prefix="dna-hub-") as place:
-        made = Path(place) / repository.partition("/")[2]
-        _package(folder, made, episodes, seed, deterministic, allow_import)
-        typer.echo(hub.push(made, repository, private=private))
+    with TemporaryDirectory(prefix="dna-hub-") as temporary:
+        packaged = Path(temporary) / repository.partition("/")[2]
+        _package(folder, packaged, hub)
+        typer.echo(upload(packaged, repository, private=private))
 
 
 def import_sb3(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.zip", help="What SB3's save() wrote")],
-    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="What it was trained on")],
-    out: Annotated[Path, typer.Option(help="A new folder for the policy")],
-    allow_import: Annotated[
-        bool, typer.Option("--allow-import", help="Let ENV_ID be module:factory")
-    ] = False,
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL.zip", help="File written by the model's save()")
+    ],
+    env_id: EnvId,
+    out: Annotated[Path, typer.Option(help="New folder for the policy")],
+    allow_import: AllowImport = False,
 ) -> None:
-    """Take the weights of a Stable-Baselines3 PPO model, without running what is in it.
+    """Import the weights of a Stable-Baselines3 PPO model without unpickling code.
 
-    MlpPolicy and CnnPolicy; the result acts as SB3's `predict` does and is for `dna eval`,
-    `dna record` and `dna export`.
+    Supports MlpPolicy and CnnPolicy. The result acts as SB3's `predict` does and can be used
+    with `dna eval`, `dna record` and `dna export`.
 
     Example: dna import-sb3 ppo_cartpole.zip CartPole-v1 --out cartpole-sb3
     """
@@ -153,10 +173,3 @@ def import_sb3(
 
     for line in import_model(model, env_id, out, allow_import=allow_import):
         typer.echo(line)
-
-
-def register(app: typer.Typer) -> None:
-    """Add these verbs."""
-    app.command()(export)
-    app.command()(push)
-    app.command("import-sb3")(import_sb3)

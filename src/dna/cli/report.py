@@ -1,4 +1,4 @@
-"""`dna report` and `dna watch`: a run as a page, once or live."""
+"""Commands that show the results of runs: `dna plot`, `dna report` and `dna watch`."""
 
 import os
 from pathlib import Path
@@ -8,26 +8,44 @@ import typer
 
 from dna.common.errors import BadInput
 
-Reproductions = Annotated[Path, typer.Option(help="Where `dna reproduce` wrote, for names")]
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs")],
+    out: Annotated[Path | None, typer.Option(help="Image file [RUN/curve.png]")] = None,
+) -> None:
+    """Draw learning curves; several seeds of an algorithm become a mean with a band.
+
+    Example: dna plot runs/a runs/b runs/c --out curves.png
+    """
+    from dna.common.storage import write
+    from dna.evaluation.plots import default_plot, learning_curves, random_score
+    from dna.runs.folder import RunFolder
+
+    folders = [RunFolder.of(run) for run in runs]
+    target = out or default_plot(folders[0])
+    write(target, learning_curves(folders, random_score(folders[0])))
+    typer.echo(str(target))
 
 
 def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...", help="Folders of runs, an experiment's folder, or its name"
+            metavar="RUN...", help="Folders of runs, or the folder or name of an experiment"
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="The page [RUN/report.html; of several runs, report.html]"),
+        typer.Option(help="HTML file [RUN/report.html; report.html for several runs]"),
     ] = None,
-    reproductions: Reproductions = Path("reproductions"),
+    reproductions: Annotated[
+        Path, typer.Option(help="Folder in which experiments are looked up by name")
+    ] = Path("reproductions"),
 ) -> None:
-    """Write one HTML page on runs or an experiment; it needs no network and no account.
+    """Write a self-contained HTML page about runs or an experiment.
 
-    Learning curves, losses, gradient noise, time, settings beside their preset, the machine,
-    evaluation, recorded episodes and checkpoints: what the folders hold, and nothing else.
+    It shows what the folders hold: learning curves, losses, gradient noise, time, settings
+    compared with their preset, the machine, evaluations, recorded episodes and checkpoints.
 
     Examples:
 
@@ -53,8 +71,9 @@ def report(
 
 
 def _experiment(given: Path, root: Path) -> Path:
-    """The newest folder of an experiment that is given by name or alias; else as given."""
-    if os.path.exists(given) or len(given.parts) != 1:  # of any name, without an error
+    """Return the newest folder of an experiment given by name or alias; otherwise `given`."""
+    # os.path.exists, unlike Path.exists, accepts names that are too long for a file.
+    if os.path.exists(given) or len(given.parts) != 1:
         return given
     from dna.paper.experiments import experiment
 
@@ -67,21 +86,21 @@ def _experiment(given: Path, root: Path) -> Path:
     ]
     if not found:
         raise BadInput(
-            f"{given}: nothing of {chosen.name} in {root}; first `dna reproduce {given}`, "
-            "or --reproductions FOLDER"
+            f"{given}: no results of {chosen.name} in {root}; run `dna reproduce {given}` "
+            "first or give --reproductions FOLDER"
         )
     return max(found, key=lambda path: (path / "experiment.json").stat().st_mtime_ns)
 
 
 def watch(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run's folder, or one that holds its seeds")
+        Path, typer.Argument(metavar="RUN", help="Folder of a run, or of the seeds of a run")
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one")] = 0,
 ) -> None:
-    """Show the page of `dna report` in a browser on this machine, while the run trains.
+    """Serve the page of `dna report` on this machine and update it while the run trains.
 
-    Nobody but this machine can reach it. Ctrl-C ends it; the run goes on.
+    Only this machine can reach the page. Ctrl-C stops the server, not the run.
 
     Examples:
 
@@ -92,14 +111,8 @@ def watch(
     from dna.evaluation.report.live import Live, Server
 
     with Server(Live(run), port) as server:
-        typer.echo(f"{run}: {server.address}  (Ctrl-C ends)")
+        typer.echo(f"{run}: {server.address}  (Ctrl-C stops)")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             typer.echo("")
-
-
-def register(app: typer.Typer) -> None:
-    """Add these verbs."""
-    app.command()(report)
-    app.command()(watch)

@@ -156,11 +156,11 @@ def test_the_same_seed_is_equal_another_differs_and_threads_change_nothing():
 
 def test_the_doctor_tries_a_snapshot(monkeypatch):
     monkeypatch.setattr(doctor, "STEPS", 20)
-    found = {finding.text: finding.level for finding in doctor.conformance("Ant-v5")}
-    assert found["restored from a snapshot it goes on to the bit"] == "ok"
+    found = {check.text: check.level for check in doctor.conformance("Ant-v5")}
+    assert found["continues bit for bit after a snapshot was restored"] == "ok"
     monkeypatch.setattr(mujoco, "_derived", lambda *_: [])
-    found = {finding.text: finding.level for finding in doctor.conformance("Ant-v5")}
-    assert found["restored from a snapshot it goes on otherwise"] == "fail"
+    found = {check.text: check.level for check in doctor.conformance("Ant-v5")}
+    assert found["continues differently after a snapshot was restored"] == "fail"
 
 
 @pytest.mark.skipif(

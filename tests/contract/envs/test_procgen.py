@@ -189,9 +189,9 @@ def test_without_its_packages_the_extra_is_named(monkeypatch):
 
 
 def test_the_doctor_says_how_qt_stands_and_checks_a_game(monkeypatch):
-    assert any("Procgen's Qt 5: " in finding.text for finding in doctor.installation())
+    assert any("Qt 5 for Procgen: " in check.text for check in doctor.installation())
     monkeypatch.setattr(doctor, "STEPS", 20)
-    found = {finding.text: finding.level for finding in doctor.conformance("procgen/starpilot")}
+    found = {check.text: check.level for check in doctor.conformance("procgen/starpilot")}
     assert "fail" not in found.values()
     why = "procgen/starpilot: EnvPool does not expose its state"
     assert found[f"{why}: a resumed run starts new episodes"] == "note"
@@ -200,6 +200,6 @@ def test_the_doctor_says_how_qt_stands_and_checks_a_game(monkeypatch):
     def broken():
         raise BadInput("Procgen's Qt 5 is gone")
 
-    monkeypatch.setattr(doctor, "load_qt", broken)
-    levels = {finding.text: finding.level for finding in doctor.installation()}
+    monkeypatch.setattr("dna.envs.procgen.load_qt", broken)
+    levels = {check.text: check.level for check in doctor.installation()}
     assert levels["Procgen's Qt 5 is gone"] == "note"

@@ -292,7 +292,7 @@ def test_values_with_brackets_are_shown_as_they_are(capsys, tmp_path, trained):
     assert main(["show", "odd.json"]) == 0
     assert main(["show", "odd.json", "--diff", "small.ppo"]) == 0
     assert "[/b]" in capsys.readouterr().out
-    assert "no run and no preset" in refused(capsys, ["show", "x" * 300])
+    assert "no such run or preset" in refused(capsys, ["show", "x" * 300])
 
 
 def test_the_environment_is_named_once(capsys):

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from dna.cli import main
-from dna.cli.seeds import summary, tell
+from dna.cli.train import print_seed_summary, seed_summary
 from dna.common.errors import DnaError, FolderBusy
 from dna.common.lock import locked
 from dna.config.presets import for_environment
@@ -54,7 +54,7 @@ def test_finished_seeds_are_not_run_again(trained, tmp_path, capsys):
     words = ["train", *SMALL, "--out", str(tmp_path), "--seed", "4", "--seeds", "2", "--json"]
     stamp = (tmp_path / "seed4/done").stat().st_mtime_ns
     assert main(words) == 2
-    assert "seed4: holds a run already" in capsys.readouterr().err
+    assert "seed4: already holds a run" in capsys.readouterr().err
     assert not (tmp_path / "seed5").exists()
     assert main([*words, "--resume"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -104,7 +104,7 @@ def test_seeds_stopped_by_others_are_named_and_finished_ones_told(tmp_path, caps
     done = Task(for_environment("CartPole-v1"), 0, tmp_path / "a", state="done")
     cut = Task(done.config, 1, tmp_path / "b", state="stopped", code=75)
     RunFolder(done.folder).finish({"seed": 0, "score": 9.0, "run": "a"})
-    tell(summary([done, cut]), as_json=False)
+    print_seed_summary(seed_summary([done, cut]))
     assert "seed 0: score 9.00" in capsys.readouterr().out
     with pytest.raises(DnaError, match=r"1 of 2 runs stopped; seed 1: `dna resume") as raised:
         check([done, cut])

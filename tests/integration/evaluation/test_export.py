@@ -320,7 +320,7 @@ def test_bfloat16_becomes_float32_and_says_so(tmp_path):
     [
         (["export", "nothing"], "no run here"),
         (["export", "{run}", "--out", "policy.txt"], "must end in .onnx"),
-        (["export", "{run}", "--format", "hub"], "--out: which folder"),
+        (["export", "{run}", "--format", "hub"], "--out: required by"),
     ],
 )
 def test_a_bad_command_is_one_line(cartpole, words, message, capsys):

@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 
 from dna.cli import main
-from dna.cli.evaluation import _sentence, worth
+from dna.cli.evaluate import benchmark_score, describe
 from dna.config import Atari, EnvConfig, Procgen
 from dna.envs.fake import Identity
 from dna.evaluation.evaluate import Evaluation
@@ -38,8 +38,8 @@ def test_a_game_with_a_human_score_is_normalized(pong, capsys, tmp_path, monkeyp
 def test_an_evaluation_is_told_on_its_benchmarks_scale():
     def told(env, score):
         summary = Evaluation((score, score), (5, 5)).summary()
-        summary |= worth(env, summary["mean"])
-        return summary, _sentence("policy", summary)
+        summary |= benchmark_score(env, summary["mean"])
+        return summary, describe("policy", summary)
 
     summary, line = told(EnvConfig(id="ALE/Breakout-v5", atari=Atari()), 30.5)
     assert summary["human_normalized"] == pytest.approx(100)

@@ -14,7 +14,7 @@ from rich.console import Console
 from dna import NoiseScale
 from dna.algorithm.noise_scale import NoiseRatio, NoiseReading, Spread, pooled
 from dna.cli import main
-from dna.cli.display import counting
+from dna.cli.progress import counting
 from dna.config.overrides import tweak
 from dna.paper.noise_report import advice, nearest_divisor
 from dna.runs.text_progress import noise_words

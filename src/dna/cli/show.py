@@ -1,7 +1,7 @@
-"""`dna show`, `dna list` and `dna doctor`: what there is, and what it says."""
+"""`dna show` and `dna list`: settings, presets, tables of the paper, environments."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,9 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dna.common.errors import BadInput, EnvironmentFailure
+from dna.cli.options import AsJson
+from dna.common.errors import BadInput
 from dna.common.messages import nearest, quoted
 from dna.config import Config, json_tree
+from dna.config.describe import sections
+from dna.config.describe import settings as settings_help
 from dna.config.overrides import differences, digest
 from dna.config.presets import FAMILIES, PREFIXES, PRESETS, PROFILES
 from dna.config.presets.as_run import departures
@@ -26,15 +29,25 @@ _TABLES = TABLES | {table.label: table for table in TABLES.values()}
 
 def show(
     what: Annotated[
-        str, typer.Argument(metavar="PRESET|RUN|TABLE", help="e.g. tuned.dna, table1")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON")] = False,
+        str | None,
+        typer.Argument(
+            metavar="[PRESET|RUN|TABLE|WORD]",
+            help="For example tuned.dna, table1; with --help-settings: a word to look for",
+        ),
+    ] = None,
+    help_settings: Annotated[
+        bool,
+        typer.Option(
+            "--help-settings", help="Describe every setting, or those that mention WORD"
+        ),
+    ] = False,
     diff: Annotated[
         str | None,
-        typer.Option(metavar="OTHER|as_run", help="Only what differs from this"),
+        typer.Option(metavar="OTHER|as_run", help="Print only the differences from this"),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print a preset's or a run's settings, or a settings table of the paper.
+    """Print the settings of a preset or a run, a table of the paper, or help on settings.
 
     Examples:
 
@@ -45,45 +58,81 @@ def show(
       dna show tuned.dna --diff as_run
 
       dna show table1
+
+      dna show --help-settings
+
+      dna show --help-settings sgd
     """
-    if what in _TABLES:
+    if help_settings:
         if diff is not None:
-            raise BadInput("--diff: compares presets and runs; a table is shown alone")
+            raise BadInput("--diff: cannot be combined with --help-settings")
+        _print_help(what or "", as_json)
+    elif what is None:
+        raise BadInput(
+            "PRESET|RUN|TABLE: missing; `dna list presets` lists presets, --help-settings "
+            "describes settings"
+        )
+    elif what in _TABLES:
+        if diff is not None:
+            raise BadInput("--diff: compares presets and runs, not tables")
         _print_table(_TABLES[what], as_json)
-        return
-    config = _find(what, _TABLES)
-    if diff is None:
-        if as_json:
-            typer.echo(json.dumps(json_tree(config), indent=2))
-        else:
-            _print_config(config, what)
+    elif diff is None:
+        _print_config(_find(what, _TABLES), what, as_json)
     elif diff in PROFILES:
-        _print_changes(_as_run(config), (what, diff, "why"), as_json)
+        rows = departures(_find(what, _TABLES))
+        changes = {row.key: [row.paper, row.code, row.reason] for row in rows}
+        _print_changes(changes, [what, diff, "why"], as_json)
     else:
-        changed = differences(config, _find(diff, PROFILES))
-        _print_changes([(path, *pair) for path, pair in changed.items()], (what, diff), as_json)
+        pairs = differences(_find(what, _TABLES), _find(diff, PROFILES))
+        _print_changes({key: list(pair) for key, pair in pairs.items()}, [what, diff], as_json)
 
 
-def _as_run(config: Config) -> list[tuple[str, Any, Any, str]]:
-    return [(row.key, row.paper, row.code, row.reason) for row in departures(config)]
+def _print_help(word: str, as_json: bool) -> None:
+    """Print path, values, default and description of the settings that mention `word`."""
+    found = []
+    for section in sections():
+        settings = [
+            setting
+            for setting in section.settings
+            if word.lower() in f"{setting.path} {setting.description}".lower()
+        ]
+        if settings:
+            found.append(section._replace(settings=settings))
+    if not found:
+        parts = {part for setting in settings_help() for part in setting.path.split(".")}
+        hint = nearest(word, sorted(parts))
+        raise BadInput(f"{quoted(word)}: no setting mentions it{hint}")
+    if as_json:
+        every = [setting._asdict() for section in found for setting in section.settings]
+        typer.echo(json.dumps(every, indent=2))
+        return
+    for section in found:
+        typer.echo(typer.style(f"{section.title}: {section.description}", bold=True))
+        for setting in section.settings:
+            name = typer.style(setting.path, fg="cyan")
+            default = setting.default
+            default = default if default == "required" else f"default: {default}"
+            typer.echo(f"  {name}  {setting.values}  [{default}]")
+            typer.echo(f"      {setting.description}")
 
 
 def _print_changes(
-    rows: Sequence[tuple[str, *tuple[Any, ...]]], columns: tuple[str, ...], as_json: bool
+    changes: Mapping[str, list[Any]], columns: Sequence[str], as_json: bool
 ) -> None:
-    """Setting, then its value on both sides and, for a profile, the reason."""
+    """Print the value of each setting on both sides and, for a profile, the reason."""
     if as_json:
-        typer.echo(json.dumps({path: list(rest) for path, *rest in rows}, indent=2))
-    elif not rows:
+        typer.echo(json.dumps(changes, indent=2))
+        return
+    if not changes:
         typer.echo(f"{columns[0]} and {columns[1]} have the same settings")
-    else:
-        table = Table(box=None, header_style="bold")
-        table.add_column("setting", no_wrap=True)
-        for name in columns:
-            table.add_column(escape(name))
-        for path, *rest in rows:
-            table.add_row(escape(path), *(_text(value) for value in rest))
-        Console().print(table)
+        return
+    table = Table(box=None, header_style="bold")
+    table.add_column("setting", no_wrap=True)
+    for name in columns:
+        table.add_column(escape(name))
+    for key, values in changes.items():
+        table.add_row(escape(key), *map(_text, values))
+    Console().print(table)
 
 
 def list_(
@@ -91,56 +140,35 @@ def list_(
         Literal["presets", "envs", "experiments"], typer.Argument(help="What to list")
     ] = "presets",
 ) -> None:
-    """List presets, environments or the paper's experiments.
+    """List presets, environments, or experiments of the paper.
 
     Example: dna list envs
     """
-    if what == "experiments":
-        from dna.cli.paper import print_experiments
-
-        return print_experiments()
     if what == "presets":
         _print_presets()
-        return
-    from dna.envs.factory import ids
+    elif what == "experiments":
+        _print_experiments()
+    else:
+        from dna.envs.factory import ids
 
-    known, missing = ids()
-    for line in missing:
-        typer.echo(f"dna: {line}", err=True)
-    for name in known:
-        typer.echo(name)
+        known, missing = ids()
+        for line in missing:
+            typer.echo(f"dna: {line}", err=True)
+        for name in known:
+            typer.echo(name)
 
 
-def doctor(
-    env_id: Annotated[str | None, typer.Argument(metavar="[ENV_ID]")] = None,
-    allow_import: Annotated[
-        bool, typer.Option("--allow-import", help="Let ENV_ID be module:factory")
-    ] = False,
-) -> None:
-    """Say what is installed and what is missing; with ENV_ID, check that environment.
+def _print_experiments() -> None:
+    from dna.paper.experiments import EXPERIMENTS
 
-    Examples:
-
-      dna doctor
-
-      dna doctor my_package:make_env --allow-import
-    """
-    from dna.cli.doctor import conformance, installation
-
-    marks = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
-    failed = 0
-    findings = (
-        installation() if env_id is None else conformance(env_id, allow_import=allow_import)
-    )
-    for finding in findings:
-        typer.echo(f"{marks[finding.level]}  {finding.text}")
-        failed += finding.level == "fail"
-    if failed:
-        raise EnvironmentFailure(f"{env_id}: does not keep the contract (see FAIL above)")
+    table = Table("name", "alias", "title", "covers", box=None, header_style="bold")
+    for one in EXPERIMENTS:
+        table.add_row(one.name, one.alias, one.title, " ".join(one.covers))
+    Console().print(table)
 
 
 def _find(what: str, also: Iterable[str]) -> Config:
-    """A preset's or a run's configuration; `also` are other names that would have done."""
+    """Return the settings of a preset or a run; `also` are other names to suggest."""
     if what in PRESETS:
         return PRESETS[what]
     if _is_path(what):
@@ -149,11 +177,11 @@ def _find(what: str, also: Iterable[str]) -> Config:
         path = Path(what)
         return read_config(path)[0] if path.is_file() else RunFolder.of(path).read()[0]
     hint = nearest(what, [*PRESETS, *also])
-    raise BadInput(f"{quoted(what)}: no run and no preset{hint}")
+    raise BadInput(f"{quoted(what)}: no such run or preset{hint}")
 
 
 def _print_presets() -> None:
-    """One block per family: what it is for, which ids start from it, its presets."""
+    """Print the presets of each family, with the environments that start from them."""
     console = Console()
     wide = max(len(name) for name in PRESETS)
     for family, (about, presets) in FAMILIES.items():
@@ -174,7 +202,7 @@ def _print_presets() -> None:
 
 
 def _short(count: int) -> str:
-    """50000000 → 50 M"""
+    """Abbreviate a count: 50000000 → 50 M."""
     return f"{count / 1e6:g} M" if count >= 10**6 else f"{count / 1e3:g} k"
 
 
@@ -196,11 +224,14 @@ def _print_table(table: SettingsTable, as_json: bool) -> None:
 def _is_path(text: str) -> bool:
     try:
         return Path(text).exists()
-    except OSError:  # longer than any file's name
+    except OSError:  # too long for the name of a file
         return False
 
 
-def _print_config(config: Config, name: str) -> None:
+def _print_config(config: Config, name: str, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(json_tree(config), indent=2))
+        return
     console = Console()
     head = f"{name}  {config.algorithm.upper()}  digest {digest(config)}"
     console.print(Text(head, style="bold"), soft_wrap=True)
@@ -221,7 +252,7 @@ def _print_config(config: Config, name: str) -> None:
 
 
 def _sections(tree: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Everything but the phases; what is nested twice (env.atari) in a row of its own."""
+    """Yield all sections but the phases; nested ones such as env.atari get their own row."""
     for key, value in tree.items():
         inside = value if isinstance(value, dict) else {}
         nested = {k: v for k, v in inside.items() if isinstance(v, dict)}
@@ -236,10 +267,3 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{escape(key)} {_text(inner)}" for key, inner in value.items())
     return "off" if value is None else escape(str(value))
-
-
-def register(app: typer.Typer) -> None:
-    """Add these verbs."""
-    app.command()(show)
-    app.command("list")(list_)
-    app.command()(doctor)

@@ -19,7 +19,7 @@ from dna.common.errors import NonFinite
 from dna.common.randomness import generator
 from dna.common.timing import Clock
 from dna.config import Config
-from dna.distributed.collectives import total
+from dna.distributed.collectives import sum_over_ranks
 from dna.distributed.shard import ALONE, Share
 from dna.envs import Array, State, Step, VectorEnv
 from dna.networks.actors import make_actor
@@ -131,7 +131,7 @@ class Collector:
             self.scores.add(step, count=False)
             taken += int(step.valid.sum())
             self._advance(step, active)
-        return total(self.world, taken)
+        return sum_over_ranks(self.world, taken)
 
     def collect(self, iteration: int, clock: Clock) -> Rollout:
         """Run π in every environment for N steps."""

@@ -281,9 +281,9 @@ def _decide(world: "World | None", decide: Callable[[], T]) -> T:
     """Return rank 0's decision, a plain JSON value, on all ranks."""
     if world is None:
         return decide()
-    from dna.distributed.collectives import on_first
+    from dna.distributed.collectives import on_rank_zero
 
-    return on_first(world, decide)
+    return on_rank_zero(world, decide)
 
 
 def _how(world: "World | None", given: dict[str, Any]) -> "How":

@@ -16,12 +16,12 @@ from torch import Tensor
 from dna.common.errors import DnaError, RanksApart
 from dna.common.process import Stop, signal_name, signal_number
 from dna.common.storage import add_files, begin_folder, discard, publish_folder, write_folder
-from dna.distributed.world import World, revived
+from dna.distributed.world import World, error_from_code
 
 T = TypeVar("T")
 
 
-def on_first(world: World, decide: Callable[[], T]) -> T:
+def on_rank_zero(world: World, decide: Callable[[], T]) -> T:
     """Run `decide` on rank 0 and broadcast its result (plain JSON), or raise its error."""
     if world.size == 1:
         return decide()
@@ -33,12 +33,12 @@ def on_first(world: World, decide: Callable[[], T]) -> T:
             mine = {"code": error.exit_code, "text": str(error)}
     answer = json.loads(world.gather_bytes(json.dumps(mine).encode())[0])
     if "code" in answer:
-        raise revived(answer["code"], answer["text"])
+        raise error_from_code(answer["code"], answer["text"])
     value: T = answer["value"]
     return value
 
 
-def together(world: World, work: Callable[[], T]) -> T:
+def fail_together(world: World, work: Callable[[], T]) -> T:
     """Run `work` on every rank; if it fails on any, raise the first error on all."""
     if world.size == 1:
         return work()
@@ -51,11 +51,11 @@ def together(world: World, work: Callable[[], T]) -> T:
     for text in world.gather_bytes(failure):
         if text:
             found = json.loads(text)
-            raise revived(found["code"], found["text"])
+            raise error_from_code(found["code"], found["text"])
     return result  # type: ignore[return-value]
 
 
-def texts(world: World, mine: list[str]) -> list[str]:
+def gather_lines(world: World, mine: list[str]) -> list[str]:
     """Gather the lines of all ranks, without duplicates, in order."""
     if world.size == 1:
         return mine
@@ -63,12 +63,12 @@ def texts(world: World, mine: list[str]) -> list[str]:
     return list(dict.fromkeys(line for part in parts for line in json.loads(part)))
 
 
-def total(world: World, number: int) -> int:
+def sum_over_ranks(world: World, number: int) -> int:
     """Sum an integer over all ranks."""
     return number if world.size == 1 else sum(int(x) for x in world.gather(np.array(number)))
 
 
-def asked(world: World, stop: Stop) -> str | None:
+def stop_requested(world: World, stop: Stop) -> str | None:
     """Return the signal that asked any rank to stop: all ranks save together, or none."""
     if world.size == 1:
         return stop.asked
@@ -79,7 +79,7 @@ def asked(world: World, stop: Stop) -> str | None:
     return found
 
 
-def check_alike(world: World, tensors: Mapping[str, Tensor], iteration: int) -> None:
+def check_replicas(world: World, tensors: Mapping[str, Tensor], iteration: int) -> None:
     """Raise `RanksApart` unless all ranks hold the same bits of what is learned."""
     if world.size == 1:
         return
@@ -109,12 +109,12 @@ def write_together(
     if world.size == 1:
         write_folder(folder, files, about)
         return
-    partial = Path(on_first(world, lambda: str(begin_folder(folder))))
+    partial = Path(on_rank_zero(world, lambda: str(begin_folder(folder))))
     try:
-        mine = together(world, lambda: add_files(partial, folder, files))
+        mine = fail_together(world, lambda: add_files(partial, folder, files))
         parts = world.gather_bytes(json.dumps(mine).encode())
         listed = {name: line for part in parts for name, line in json.loads(part).items()}
-        on_first(world, lambda: publish_folder(partial, folder, listed, about))
+        on_rank_zero(world, lambda: publish_folder(partial, folder, listed, about))
     except BaseException:
         if world.rank == 0:
             discard(partial)

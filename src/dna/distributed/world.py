@@ -142,7 +142,7 @@ class Ranks:
             if self.store.check(["failure"]):
                 published = json.loads(self.store.get("failure"))
         if published:
-            found = revived(published["code"], published["text"])
+            found = error_from_code(published["code"], published["text"])
             found.quiet = True  # printed by the rank where it happened
             return found
         late = "timed out" in str(error).lower() or "timeout" in str(error).lower()
@@ -153,7 +153,7 @@ class Ranks:
         )
 
 
-def revived(code: int, text: str) -> DnaError:
+def error_from_code(code: int, text: str) -> DnaError:
     """Rebuild an error of another rank from its exit code and text."""
     kinds = {kind.exit_code: kind for kind in DnaError.__subclasses__()}
     return kinds.get(code, DnaError)(text)

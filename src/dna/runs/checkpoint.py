@@ -34,7 +34,12 @@ from dna.common.tensor_files import (
     tensors_from,
     under,
 )
-from dna.distributed.collectives import on_first, texts, together, write_together
+from dna.distributed.collectives import (
+    fail_together,
+    gather_lines,
+    on_rank_zero,
+    write_together,
+)
 from dna.distributed.world import SOLO, World
 from dna.envs import Array, VectorEnv
 from dna.networks.networks import Networks
@@ -105,13 +110,13 @@ def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> P
     if world.size > 1:
         state["ranks"] = world.size
     target = folder / "checkpoints" / f"{scores.interactions:012d}"
-    if on_first(world, target.exists):
+    if on_rank_zero(world, target.exists):
         try:
-            found = together(world, lambda: load(target, digest, world=world))
+            found = fail_together(world, lambda: load(target, digest, world=world))
             if found.replay == state["replay"]:  # a finished run has cleared its replay
                 return target  # the same state: rewriting it would only put it at risk
         except StorageFailure:
-            on_first(world, lambda: remove(target))
+            on_rank_zero(world, lambda: remove(target))
     files = {f"rank{world.rank}.safetensors": tensor_bytes(_tensors(parts))}
     if world.rank == 0:
         files = {"state.json": json.dumps(state, indent=2).encode()} | files
@@ -197,11 +202,11 @@ def latest(
     `rejected` are the reasons why as many of the newest were ruled out before. All ranks take
     the same checkpoint: each verifies the files that it reads.
     """
-    found = on_first(world, lambda: names(folder))
+    found = on_rank_zero(world, lambda: names(folder))
     for name in reversed(found[: len(found) - len(rejected)]):
         path = folder / "checkpoints" / name
         try:
-            return together(world, functools.partial(load, path, digest, rejected, world))
+            return fail_together(world, functools.partial(load, path, digest, rejected, world))
         except StorageFailure as error:
             rejected = (*rejected, str(error))
     if rejected:
@@ -249,8 +254,8 @@ def restore_or_older(saved: Saved, parts: Parts, digest: str) -> tuple[Saved, li
     world = parts.collector.world
     while True:
         try:
-            reasons = together(world, functools.partial(restore, saved, parts))
-            return saved, texts(world, reasons)
+            reasons = fail_together(world, functools.partial(restore, saved, parts))
+            return saved, gather_lines(world, reasons)
         except StorageFailure as error:
             older = latest(folder, digest, (*saved.rejected, str(error)), world)
             assert older is not None  # it raises when all are rejected

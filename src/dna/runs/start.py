@@ -18,7 +18,7 @@ from dna.common.lock import check_unlocked, locked
 from dna.common.storage import read, recover
 from dna.config import Config
 from dna.config.overrides import digest
-from dna.distributed.collectives import on_first
+from dna.distributed.collectives import on_rank_zero
 from dna.distributed.world import World
 from dna.runs import checkpoint
 from dna.runs.folder import RunFolder
@@ -36,7 +36,7 @@ def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str
         check_unlocked(folder.path)
         return None if how.restart else folder.finished(config, seed)
 
-    return on_first(how.world, look)
+    return on_rank_zero(how.world, look)
 
 
 @contextmanager
@@ -66,8 +66,8 @@ def hold(
         _check_same_run(folder, config, seed)
 
     with ExitStack() as stack:
-        on_first(how.world, lock)
-        yield lambda: on_first(how.world, check)
+        on_rank_zero(how.world, lock)
+        yield lambda: on_rank_zero(how.world, check)
 
 
 def _missing(folder: Path) -> list[Path]:
@@ -121,12 +121,12 @@ def newest_checkpoint(
         check_goes_on(folder)
         return True
 
-    if not on_first(world, look):
+    if not on_rank_zero(world, look):
         return None
     saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
     if saved is None:
         every = how.checkpoint_every
-        on_first(world, lambda: check_may_start_over(folder, config, every))
+        on_rank_zero(world, lambda: check_may_start_over(folder, config, every))
     return saved
 
 

@@ -20,7 +20,12 @@ from dna.common.randomness import generator, whole_seed
 from dna.common.timing import Clock
 from dna.config import Config
 from dna.config.overrides import digest
-from dna.distributed.collectives import asked, check_alike, on_first, together
+from dna.distributed.collectives import (
+    check_replicas,
+    fail_together,
+    on_rank_zero,
+    stop_requested,
+)
 from dna.distributed.shard import Share
 from dna.envs import Source, VectorEnv
 from dna.envs.guard import close
@@ -173,8 +178,10 @@ class Run:
         steps = 0
         if fresh:
             with dumping(self.folder.path, self.iteration):
-                steps = self.collector.warm_up(lambda: bool(asked(self.world, stop)))
-        if asked(self.world, stop):  # nothing new was learned, so there is nothing to save
+                steps = self.collector.warm_up(lambda: bool(stop_requested(self.world, stop)))
+        if stop_requested(
+            self.world, stop
+        ):  # nothing new was learned, so there is nothing to save
             raise self._stopped(stop)
         self.machine.begin(self.resumes, steps)
 
@@ -220,7 +227,7 @@ class Run:
                     learner.replay.clear()
         learned = checkpoint.learned(self.parts())
         check_finite(learned, "after learning")
-        check_alike(self.world, checkpoint.replicated(learned), self.iteration)
+        check_replicas(self.world, checkpoint.replicated(learned), self.iteration)
         return metrics
 
     def parts(self) -> checkpoint.Parts:
@@ -232,7 +239,7 @@ class Run:
 
     def save(self) -> Path:
         """Write a checkpoint."""
-        lengths = together(self.world, self.recorder.sync)
+        lengths = fail_together(self.world, self.recorder.sync)
         self.machine.add_inexact(self.recorder.changed())
         self.machine.update()
         progress = {
@@ -248,7 +255,7 @@ class Run:
     def _save_if_due(self, stop: Stop) -> None:
         """Save when a checkpoint is due; save and end when asked to stop."""
         interactions = self.collector.scores.interactions
-        if asked(self.world, stop):
+        if stop_requested(self.world, stop):
             self.saver.save_now(self.save)
             raise self._stopped(stop)
         # PPG waits for its replay to be empty: it is by far the largest part of its state.
@@ -280,4 +287,4 @@ class Run:
             self.folder.finish(result)
             return result
 
-        return on_first(self.world, write)
+        return on_rank_zero(self.world, write)

@@ -17,17 +17,17 @@ from dna.common.process import Stop
 from dna.common.storage import read_folder
 from dna.config import SGD, Policy
 from dna.distributed.collectives import (
-    asked,
-    check_alike,
-    on_first,
-    texts,
-    together,
-    total,
+    check_replicas,
+    fail_together,
+    gather_lines,
+    on_rank_zero,
+    stop_requested,
+    sum_over_ranks,
     write_together,
 )
 from dna.distributed.launch import Launch, check_divides, launched
 from dna.distributed.shard import Share
-from dna.distributed.world import SOLO, join, revived
+from dna.distributed.world import SOLO, error_from_code, join
 from dna.envs import Step
 from dna.networks.batch import Experience, minibatches
 from dna.networks.flat_weights import FlatWeights
@@ -279,7 +279,8 @@ def test_episodes_are_counted_in_the_order_of_one_rank():
 
 def test_the_first_decides_or_refuses_for_all():
     assert (
-        on_ranks(2, lambda world: on_first(world, lambda: [world.rank, "x"])) == [[0, "x"]] * 2
+        on_ranks(2, lambda world: on_rank_zero(world, lambda: [world.rank, "x"]))
+        == [[0, "x"]] * 2
     )
 
     def refuse(world):
@@ -288,7 +289,7 @@ def test_the_first_decides_or_refuses_for_all():
             raise BadInput("no")
 
         with pytest.raises(BadInput, match=r"^no$"):
-            on_first(world, decide)
+            on_rank_zero(world, decide)
         return True
 
     assert on_ranks(2, refuse) == [True, True]
@@ -302,8 +303,8 @@ def test_what_fails_on_one_rank_fails_on_all():
             return world.rank
 
         with pytest.raises(StorageFailure, match="the disk of rank 1"):
-            together(world, own)
-        return together(world, lambda: world.rank)
+            fail_together(world, own)
+        return fail_together(world, lambda: world.rank)
 
     assert on_ranks(2, work) == [0, 1]
 
@@ -311,13 +312,13 @@ def test_what_fails_on_one_rank_fails_on_all():
 def test_sums_lines_and_signals_are_of_all_ranks():
     def work(world):
         stop = Stop()
-        assert asked(world, stop) is None
+        assert stop_requested(world, stop) is None
         if world.rank == 1:
             stop.asked = "SIGTERM"
         return (
-            total(world, world.rank + 1),
-            texts(world, ["a", str(world.rank)]),
-            asked(world, stop),
+            sum_over_ranks(world, world.rank + 1),
+            gather_lines(world, ["a", str(world.rank)]),
+            stop_requested(world, stop),
         )
 
     assert on_ranks(2, work) == [(3, ["a", "0", "1"], "SIGTERM")] * 2
@@ -328,9 +329,9 @@ def test_a_rank_that_is_not_alike_is_named_on_all():
         tensors = {"same": torch.ones(3), "moments": torch.full((2,), 1.0 + 1e-7 * world.rank)}
         alike = {"a": torch.ones(3), "b": torch.zeros(2)}
         order = alike if world.rank == 0 else dict(reversed(alike.items()))
-        check_alike(world, order, 4)
+        check_replicas(world, order, 4)
         with pytest.raises(RanksApart, match=r"^iteration 5: rank 1 .*\(moments\)"):
-            check_alike(world, tensors, 5)
+            check_replicas(world, tensors, 5)
         return True
 
     assert all(on_ranks(2, work))
@@ -376,7 +377,7 @@ def test_a_process_alone_is_a_world_of_one():
 
 def test_an_error_keeps_its_kind_on_its_way_to_other_ranks():
     for kind in (BadInput, StorageFailure, RanksApart):
-        again = revived(kind.exit_code, "text")
+        again = error_from_code(kind.exit_code, "text")
         assert type(again) is kind
         assert str(again) == "text"
 

@@ -23,7 +23,7 @@ OWNERS = {
     "trackio": {"runs/trackers"},
     "gymnasium": {"envs", "evaluation/evaluate", "cli"},
     "matplotlib": {"evaluation/plots", "paper/figures"},
-    "av": {"evaluation/video"},
+    "av": {"evaluation/film"},
     "torch.distributed": {"distributed/world"},
     "ray": {"runs/sweeps/ray_cluster"},
     "optuna": {"runs/sweeps/search"},
@@ -32,7 +32,7 @@ OWNERS = {
     "onnxscript": {"evaluation/export"},
     "torch.onnx": {"evaluation/export"},
     "huggingface_hub": {"agents/hub"},
-    "PIL": {"evaluation/film_panel", "evaluation/video"},
+    "PIL": {"evaluation/film", "evaluation/film_panel"},
 }
 #: Public names of modules in rooms; they import what they name and nothing else.
 ALIASES = {"callbacks", "hub", "noise_scale", "phases"}
@@ -147,7 +147,7 @@ def test_only_storage_opens_files_for_writing() -> None:
         name_of(path)
         for path in FILES
         if writers.search(path.read_text())
-        and name_of(path) not in ("common/storage", "evaluation/video")  # video: into memory
+        and name_of(path) not in ("common/storage", "evaluation/film")  # film: into memory
     ]
     assert offenders == []
 

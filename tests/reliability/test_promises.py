@@ -313,6 +313,6 @@ def test_paths_in_hints_are_quoted(tmp_path, capsys):
         train(CONFIG, 3, run, how=HOW, sinks=[Stopper(2)])
     assert f"`dna resume '{run}'` goes on" in str(caught.value)
     assert main(["eval", str(run)]) == 2
-    assert f"`dna resume '{run}'` goes on" in capsys.readouterr().err
+    assert f"`dna resume '{run}'` continues it" in capsys.readouterr().err
     assert main(["resume", str(run)]) == 0
     assert f"dna eval '{run}' | dna plot '{run}'" in capsys.readouterr().out

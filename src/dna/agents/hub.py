@@ -181,8 +181,7 @@ def _metrics(source: RunFolder) -> dict[str, Any]:
 def _film(policy: SavedPolicy, how: Packing) -> bytes:
     if not how.film:
         raise BadInput("not requested")
-    from dna.evaluation.film import Film
-    from dna.evaluation.video import mp4
+    from dna.evaluation.film import Film, mp4
 
     film = Film(policy, how.seed, 0, how.deterministic, how.allow_import)
     return mp4(film.frames(), film.fps)

@@ -248,8 +248,7 @@ def record(
     from dna.agents.hub import find
     from dna.common.storage import write
     from dna.evaluation.evaluate import Playing, policy_of
-    from dna.evaluation.film import Film, best_episode, default_video
-    from dna.evaluation.video import gif, mp4
+    from dna.evaluation.film import Film, best_episode, default_video, gif, mp4
 
     folder = find(run)
     kind = _video_format(out, form)

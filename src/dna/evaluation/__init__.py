@@ -1,4 +1,4 @@
-"""What is done with saved policies and finished runs: play, film, plot, report, export.
+"""Use saved policies and run folders: evaluate, film, plot, report, export, import from SB3.
 
-Nothing here trains.
+Nothing here trains or changes a run; it reads what `dna.runs` wrote.
 """

@@ -1,7 +1,8 @@
-"""What an agent thinks, drawn beside what it sees: values over time, π's bars, the score.
+"""Draw the frames of a film: the environment's picture, and a panel of what the agent computes.
 
-Pillow draws with the font it brings along. Nothing here knows networks or environments: a
-`Moment` holds all that a frame of a film shows.
+The panel shows the score, the values over time and a bar per action. A `Moment` holds all that
+a frame shows, so that drawing depends neither on networks nor on environments. Pillow draws,
+with the font that it ships.
 """
 
 from collections import deque
@@ -13,25 +14,66 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dna.common.errors import MissingExtra
-from dna.evaluation.video import Frame, as_frame
+from dna.common.errors import BadInput, MissingExtra
 
 try:
     from PIL import Image, ImageDraw, ImageFont
 except ImportError:
     raise MissingExtra("recording", "media") from None
 
+Frame = npt.NDArray[np.uint8]
 Color = tuple[int, int, int]
+#: Small pictures (MinAtar has 10×10 pixels) are enlarged to about this many pixels.
+SIDE = 320
 GROUND: Color = (22, 24, 29)
 TEXT: Color = (236, 239, 244)
 DIM: Color = (160, 168, 182)
 TRACK: Color = (48, 53, 63)
 BAR: Color = (108, 122, 148)
 CHOSEN: Color = (240, 196, 84)
-#: V_π, V_V: told apart by lightness as well, for eyes that see no colors.
+#: V_π, V_V: they differ in lightness too, for color-blind readers.
 LINES: tuple[Color, ...] = ((80, 190, 255), (255, 138, 76))
-#: Share of a row that its name takes, and at least so many pixels; those of its number.
-NAME, LEAST, NUMBER = 0.36, 76, 40
+#: Share of a bar's width that its name takes, and its least pixels; pixels of its number.
+NAME_SHARE = 0.36
+NAME_WIDTH = 76
+NUMBER_WIDTH = 40
+#: Height from which a picture and its panel are easy to read, and the panel's width.
+HEIGHT = 320
+WIDTH = 360
+#: Steps that the chart of values shows.
+WINDOW = 200
+#: Pixels around everything, per bar, and above the bars.
+EDGE = 14
+ROW = 15
+TOP = 190
+#: A film is not larger than this, whatever an environment draws.
+LARGEST = 1200
+
+
+def as_frame(
+    picture: npt.NDArray[np.generic], at_least: int | None = None, at_most: int | None = None
+) -> Frame:
+    """Convert a picture to [H, W, 3] bytes with even sides, enlarged without blur if tiny.
+
+    `at_least` enlarges to that many rows, however wide they get; `at_most` drops rows and
+    columns of larger pictures. Gray pictures become colored.
+    """
+    array = np.asarray(picture)
+    if array.ndim == 2:
+        array = np.repeat(array[:, :, None], 3, axis=2)
+    if array.ndim != 3 or array.shape[2] < 3:
+        raise BadInput(f"pictures of shape {array.shape} cannot be filmed; expected [H, W, 3]")
+    if array.dtype != np.uint8:
+        array = (np.clip(array.astype(np.float64), 0, 1) * 255).round()
+    factor = max(1, SIDE // max(array.shape[:2]))
+    if at_least is not None:
+        factor = -(-at_least // array.shape[0])
+    every = 1 if at_most is None else -(-max(array.shape[:2]) * factor // at_most)
+    array = array[::every, ::every, :3] if factor == 1 else array[:, :, :3]
+    array = array.astype(np.uint8).repeat(factor, axis=0).repeat(factor, axis=1)
+    height = array.shape[0] // 2 * 2
+    width = array.shape[1] // 2 * 2
+    return np.ascontiguousarray(array[:height, :width])
 
 
 class Box(NamedTuple):
@@ -44,7 +86,7 @@ class Box(NamedTuple):
 
 
 def sheet(width: int, height: int) -> tuple[Any, Any]:
-    """An empty dark image, and what draws on it."""
+    """Return an empty dark image and its drawing context."""
     image = Image.new("RGB", (width, height), GROUND)
     return image, ImageDraw.Draw(image)
 
@@ -54,17 +96,17 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def words(
+def draw_text(
     draw: Any,
     at: tuple[float, float],
     text: str,
-    ink: tuple[int, Color],
+    size: int,
+    color: Color,
     *,
     anchor: str = "la",
     room: float | None = None,
 ) -> float:
-    """Write a line in this size and color, cut to its room; returns how wide it is."""
-    size, color = ink
+    """Write a line, shortened to fit into `room`, and return its width."""
     font = _font(size)
     while room is not None and len(text) > 1 and font.getlength(text) > room:
         text = text.rstrip(".")[:-1] + "."
@@ -79,7 +121,7 @@ def chart(
     limits: tuple[float, float],
     room: int,
 ) -> None:
-    """One or two lines over the last steps, V_π and V_V, with their numbers above."""
+    """Draw V_π, and V_V if there is one, over the last `room` steps; numbers stand above."""
     low, high = limits
     span = (high - low) or 1.0
     draw.rectangle(box, fill=(15, 16, 20), outline=TRACK)
@@ -94,7 +136,7 @@ def chart(
         ]
         draw.line(points if len(points) > 1 else points * 2, fill=color, width=2)
     for value, y, anchor in ((high, box.top + 3, "ra"), (low, box.bottom - 3, "rd")):
-        words(draw, (box.right - 4, y), f"{value:.3g}", (11, DIM), anchor=anchor)
+        draw_text(draw, (box.right - 4, y), f"{value:.3g}", 11, DIM, anchor=anchor)
     left = float(box.left)
     for values, color, mark in zip(lines, LINES, ("pi", "V"), strict=False):
         left = _legend(draw, (left, box.top - 19), mark, values[-1], color)
@@ -105,21 +147,21 @@ def _height(box: Box, share: float) -> float:
 
 
 def _legend(draw: Any, at: tuple[float, float], mark: str, value: float, color: Color) -> float:
-    """`V_π 1.25`; the font has no Greek, so π is three strokes."""
+    """Write `V_π 1.25` and return where it ends; the font has no π, so it is drawn."""
     left, top = at
-    left += words(draw, at, "V", (14, color))
+    left += draw_text(draw, at, "V", 14, color)
     if mark == "pi":
         draw.line([(left, top + 10), (left + 7, top + 10)], fill=color)
         draw.line([(left + 2, top + 10), (left + 1, top + 15)], fill=color)
         draw.line([(left + 5, top + 10), (left + 6, top + 15)], fill=color)
         left += 8
     else:
-        left += words(draw, (left, top + 6), mark, (10, color))
-    return left + 8 + words(draw, (left + 6, top), f"{value:.3f}", (14, color)) + 24
+        left += draw_text(draw, (left, top + 6), mark, 10, color)
+    return left + 8 + draw_text(draw, (left + 6, top), f"{value:.3f}", 14, color) + 24
 
 
-def choice_row(draw: Any, box: Box, name: str, chance: float, chosen: bool) -> None:
-    """A name, a bar as long as its probability, the probability."""
+def choice_bar(draw: Any, box: Box, name: str, chance: float, chosen: bool) -> None:
+    """Draw a name, a bar as long as its probability, and the probability."""
     color = CHOSEN if chosen else DIM
     track = _track(draw, box, name, color)
     draw.rectangle(track, fill=TRACK)
@@ -127,14 +169,13 @@ def choice_row(draw: Any, box: Box, name: str, chance: float, chosen: bool) -> N
     if width > 0:
         fill = CHOSEN if chosen else BAR
         draw.rectangle((track.left, track.top, track.left + width, track.bottom), fill=fill)
-    _middle(draw, box, f"{chance:.2f}", color)
+    _write_number(draw, box, f"{chance:.2f}", color)
 
 
-def number_row(
-    draw: Any, box: Box, name: str, told: tuple[float, float, float], reach: float
+def real_bar(
+    draw: Any, box: Box, name: str, mean: float, sigma: float, action: float, reach: float
 ) -> None:
-    """A name, mean ± σ as a bar between −reach and reach, and what was drawn as a stroke."""
-    mean, sigma, drawn = told
+    """Draw mean ± σ as a bar between −reach and reach, and the sampled action as a stroke."""
     track = _track(draw, box, name, DIM)
     draw.rectangle(track, fill=TRACK)
 
@@ -144,37 +185,28 @@ def number_row(
 
     draw.rectangle((at(mean - sigma), track.top, at(mean + sigma), track.bottom), fill=BAR)
     draw.line([(at(0), track.top), (at(0), track.bottom)], fill=DIM)
-    for value, color in ((mean, TEXT), (drawn, CHOSEN)):
+    for value, color in ((mean, TEXT), (action, CHOSEN)):
         draw.line([(at(value), track.top), (at(value), track.bottom)], fill=color, width=2)
-    _middle(draw, box, f"{mean:.2f}", DIM)
+    _write_number(draw, box, f"{mean:.2f}", DIM)
 
 
 def _track(draw: Any, box: Box, name: str, color: Color) -> Box:
-    """Write the name; what is left for the bar."""
-    room = max((box.right - box.left - NUMBER) * NAME, LEAST)
+    """Write the name and return the space that is left for the bar."""
+    room = max((box.right - box.left - NUMBER_WIDTH) * NAME_SHARE, NAME_WIDTH)
     at = (box.left, (box.top + box.bottom) / 2)
-    words(draw, at, name, (12, color), anchor="lm", room=room - 4)
-    return Box(round(box.left + room), box.top + 1, box.right - NUMBER + 6, box.bottom - 1)
+    draw_text(draw, at, name, 12, color, anchor="lm", room=room - 4)
+    right = box.right - NUMBER_WIDTH + 6
+    return Box(round(box.left + room), box.top + 1, right, box.bottom - 1)
 
 
-def _middle(draw: Any, box: Box, text: str, color: Color) -> None:
+def _write_number(draw: Any, box: Box, text: str, color: Color) -> None:
     at = (box.right, (box.top + box.bottom) / 2)
-    words(draw, at, text, (12, color), anchor="rm")
-
-
-#: Height from which a picture and its panel are easy to read, and the panel's width.
-HEIGHT, WIDTH = 320, 360
-#: Steps that the chart of values shows.
-WINDOW = 200
-#: Pixels around everything, per row of bars, and above the bars.
-EDGE, ROW, TOP = 14, 15, 190
-#: A film is not made larger than this, whatever an environment draws.
-LARGEST = 1200
+    draw_text(draw, at, text, 12, color, anchor="rm")
 
 
 @dataclass(frozen=True)
 class Moment:
-    """One step of an episode: the picture, and what the agent thinks of it."""
+    """One step of an episode: the picture, and what the networks say about it."""
 
     picture: npt.NDArray[Any]  # [H, W, 3]
     step: int
@@ -183,35 +215,36 @@ class Moment:
     other: float | None  # V_V
     choices: tuple[npt.NDArray[np.floating[Any]], ...]  # probabilities of each group
     normal: npt.NDArray[np.floating[Any]]  # [2, D] mean and σ of each real number
-    action: npt.NDArray[Any]  # [W] what was done: choices, then real numbers
-    over: bool = False  # the episode ended behind this picture
+    action: npt.NDArray[Any]  # [W] choices, then real numbers
+    over: bool = False  # the episode ended after this picture
 
 
 @dataclass(frozen=True)
-class Row:
+class ActionBar:
     """One bar: a choice with its probability, or a real number with mean and σ."""
 
     name: str
-    chosen: float  # 1 or 0; or the number that was drawn
+    chosen: float  # 1 or 0; or the sampled number
     numbers: tuple[float, ...]  # (p,) or (mean, σ)
 
     @property
     def is_choice(self) -> bool:
-        """Whether it is a probability."""
+        """Whether the bar is a probability."""
         return len(self.numbers) == 1
 
 
 class Panel:
-    """Draws moment after moment of one episode."""
+    """Draws the moments of one episode in turn."""
 
     def __init__(self, title: str, names: tuple[str, ...] = ()) -> None:
-        self.title, self.names = title, names
+        self.title = title
+        self.names = names
         self.values: deque[tuple[float, float | None]] = deque(maxlen=WINDOW)
         self.seen: list[float] = []  # lowest and highest value so far
         self.reach = 1.0  # largest |real number| so far
 
     def draw(self, moment: Moment) -> Frame:
-        """The picture with the panel at its right."""
+        """Return the picture with the panel at its right."""
         left = as_frame(moment.picture, at_least=HEIGHT, at_most=LARGEST)
         image, draw = sheet(WIDTH, len(left))
         if not moment.over:
@@ -230,11 +263,11 @@ class Panel:
         self.reach = float(reach)
 
     def _head(self, draw: Any, moment: Moment) -> None:
-        words(draw, (EDGE, 10), self.title, (13, DIM), room=WIDTH - 2 * EDGE)
-        words(draw, (EDGE, 28), f"score {number(moment.score)}", (22, TEXT))
+        draw_text(draw, (EDGE, 10), self.title, 13, DIM, room=WIDTH - 2 * EDGE)
+        draw_text(draw, (EDGE, 28), f"score {number(moment.score)}", 22, TEXT)
         state = "the end" if moment.over else f"step {moment.step:,}"
         color = CHOSEN if moment.over else DIM
-        words(draw, (WIDTH - EDGE, 34), state, (14, color), anchor="ra")
+        draw_text(draw, (WIDTH - EDGE, 34), state, 14, color, anchor="ra")
 
     def _chart(self, draw: Any, moment: Moment) -> None:
         box = Box(EDGE, 82, WIDTH - EDGE, TOP - 26)
@@ -244,47 +277,50 @@ class Panel:
         chart(draw, box, lines, (self.seen[0], self.seen[1]), WINDOW)
 
     def _bars(self, draw: Any, moment: Moment, height: int) -> None:
-        rows = list(rows_of(moment, self.names))
+        bars = list(bars_of(moment, self.names))
         space = max(1, (height - TOP - EDGE // 2) // ROW)
-        columns = 1 if len(rows) <= space else 2
-        shown = most_likely(rows, space * columns)
+        columns = 1 if len(bars) <= space else 2
+        shown = most_likely(bars, space * columns)
         width = (WIDTH - 2 * EDGE - (columns - 1) * EDGE) // columns
         per = -(-len(shown) // columns)
         pitch = min(24, max(ROW, (height - TOP - EDGE // 2) // per))
-        for i, row in enumerate(shown):
+        for i, bar in enumerate(shown):
             left = EDGE + i // per * (width + EDGE)
             top = TOP + i % per * pitch
             box = Box(left, top, left + width, top + pitch - 3)
-            if row.is_choice:
-                choice_row(draw, box, row.name, row.numbers[0], row.chosen > 0)
+            if bar.is_choice:
+                choice_bar(draw, box, bar.name, bar.numbers[0], bar.chosen > 0)
             else:
-                mean, sigma = row.numbers
-                number_row(draw, box, row.name, (mean, sigma, row.chosen), self.reach)
-        about = "action probabilities" if rows[0].is_choice else "actions: mean ± std, drawn"
-        if len(shown) < len(rows):
-            about += f" ({len(shown)} of {len(rows)})"
-        words(draw, (EDGE, TOP - 20), about, (12, DIM))
+                mean, sigma = bar.numbers
+                real_bar(draw, box, bar.name, mean, sigma, bar.chosen, self.reach)
+        about = "action probabilities" if bars[0].is_choice else "actions: mean ± std, sample"
+        if len(shown) < len(bars):
+            about += f" ({len(shown)} of {len(bars)})"
+        draw_text(draw, (EDGE, TOP - 20), about, 12, DIM)
 
 
 def number(score: float) -> str:
-    """Whole scores without decimals, as games show them."""
+    """Format a score; whole ones have no decimals, as in games."""
     return f"{score:,.0f}" if score == round(score) else f"{score:,.2f}"
 
 
-def rows_of(moment: Moment, names: tuple[str, ...]) -> Iterator[Row]:
-    """Every choice of every group, then every real number."""
+def bars_of(moment: Moment, names: tuple[str, ...]) -> Iterator[ActionBar]:
+    """Yield a bar for every choice of every group, then for every real number."""
     several = len(moment.choices) > 1
     for group, p in enumerate(moment.choices):
         for i, chance in enumerate(p):
-            fits = not several and len(names) == len(p)
-            name = names[i] if fits else f"{group}: {i}" if several else str(i)
-            yield Row(name, float(moment.action[group] == i), (float(chance),))
+            name = str(i)
+            if several:
+                name = f"{group}: {i}"
+            elif len(names) == len(p):
+                name = names[i]
+            yield ActionBar(name, float(moment.action[group] == i), (float(chance),))
     for i, (mean, sigma) in enumerate(moment.normal.T):
-        drawn = float(moment.action[len(moment.choices) + i])
-        yield Row(f"a{i}", drawn, (float(mean), float(sigma)))
+        action = float(moment.action[len(moment.choices) + i])
+        yield ActionBar(f"a{i}", action, (float(mean), float(sigma)))
 
 
-def most_likely(rows: list[Row], room: int) -> list[Row]:
-    """As many as there is room for: the likely choices, real numbers first come; in order."""
-    ranked = sorted(range(len(rows)), key=lambda i: -rows[i].numbers[0] * rows[i].is_choice)
-    return [rows[i] for i in sorted(ranked[:room])]
+def most_likely(bars: list[ActionBar], room: int) -> list[ActionBar]:
+    """Return the `room` most likely choices, or first real numbers, in their order."""
+    ranked = sorted(range(len(bars)), key=lambda i: -bars[i].numbers[0] * bars[i].is_choice)
+    return [bars[i] for i in sorted(ranked[:room])]

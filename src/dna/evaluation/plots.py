@@ -1,4 +1,4 @@
-"""Learning curves from run folders, as PNG bytes; the caller writes them."""
+"""Plot learning curves of run folders with matplotlib."""
 
 import io
 import json
@@ -14,12 +14,12 @@ from dna.common.storage import read, read_json
 from dna.runs.folder import RunFolder
 
 Array = npt.NDArray[np.float64]
-#: Colors that keep apart for color-blind readers (Okabe & Ito).
+#: Colors that color-blind readers can tell apart (Okabe & Ito).
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def curve(run: RunFolder) -> tuple[Array, Array]:
-    """(interactions, score of the last 100 episodes) of one run."""
+    """Return (interactions, score of the last 100 episodes) of one run."""
     path = run.path / "metrics.jsonl"
     try:
         rows = [json.loads(line) for line in read(path).splitlines()]
@@ -29,13 +29,13 @@ def curve(run: RunFolder) -> tuple[Array, Array]:
     except (ValueError, TypeError, KeyError) as error:
         raise StorageFailure(f"{path}: not a run's metrics ({type(error).__name__})") from error
     if not points:
-        raise BadInput(f"{run.path}: no episode has ended yet, nothing to draw")
+        raise BadInput(f"{run.path}: no episode has ended yet, nothing to plot")
     x, y = np.array(points, dtype=np.float64).T
     return x, y
 
 
 def random_score(run: RunFolder) -> float | None:
-    """The random agent's mean, if `dna eval --random` has measured it."""
+    """Return the random agent's mean score, if `dna eval --random` has measured it."""
     path = run.path / "eval.json"
     if not path.is_file():
         return None
@@ -46,14 +46,14 @@ def random_score(run: RunFolder) -> float | None:
 
 
 def learning_curves(runs: list[RunFolder], reference: float | None = None) -> bytes:
-    """Runs grouped by algorithm, as PNG."""
+    """Return the plot of `curves_figure` as PNG."""
     buffer = io.BytesIO()
     curves_figure(runs, reference).savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()
 
 
 def curves_figure(runs: list[RunFolder], reference: float | None = None) -> Any:
-    """Runs grouped by algorithm: the mean over seeds, and its standard error."""
+    """Plot the mean over seeds of each algorithm, with its standard error."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -92,5 +92,5 @@ def _draw(axes: Any, name: str, curves: list[tuple[Array, Array]], color: str) -
 
 
 def default_plot(run: RunFolder) -> Path:
-    """Where `dna plot` writes for a single run unless told otherwise."""
+    """Return the path where `dna plot` writes by default for a single run."""
     return run.path / "curve.png"

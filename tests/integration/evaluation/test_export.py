@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from contract.test_own_environments import Masked, Robot
 from torch import nn
 
+from contract.envs.test_own_environments import Masked, Robot
 from dna.cli import main
 from dna.common.errors import BadInput, MissingExtra, StorageFailure
 from dna.common.randomness import integer

@@ -14,7 +14,7 @@ from dna.cli import main
 from dna.common.storage import read_folder, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.envs import Making, make
-from dna.evaluation.film import Film, apart
+from dna.evaluation.film import Film, distribution_of
 from dna.evaluation.film_panel import CHOSEN, WIDTH
 from dna.runs.policy import load_policy
 from helpers import tiny
@@ -97,7 +97,7 @@ def test_a_sure_policy_shows_a_full_bar(tmp_path):
     frame = next(iter(Film(policy, 0, most=1).frames()))
     row = frame[200, -WIDTH:]
     assert (row == CHOSEN).all(-1).sum() > 150
-    (p,), _ = apart(policy, np.array([40.0, 0.0]))
+    (p,), _ = distribution_of(policy, np.array([40.0, 0.0]))
     assert p[0] == pytest.approx(1.0)
 
 
@@ -165,7 +165,9 @@ def test_masked_dictionaries_are_filmed(tmp_path):
     finally:
         del gymnasium.registry["Drawn-v99"]
     assert (film.whole, film.score, film.fps, len(frames)) == (True, 5.0, 10, 5 + 10)
-    (p,), _ = apart(policy, policy.opinion(torch.zeros(1, 16, dtype=torch.uint8)).pi[0].numpy())
+    (p,), _ = distribution_of(
+        policy, policy.opinion(torch.zeros(1, 16, dtype=torch.uint8)).pi[0].numpy()
+    )
     assert len(p) == 3
 
 

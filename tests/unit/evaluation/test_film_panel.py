@@ -14,15 +14,15 @@ from dna.evaluation.film_panel import (
     Box,
     Moment,
     Panel,
+    as_frame,
+    bars_of,
     chart,
-    choice_row,
+    choice_bar,
     most_likely,
     number,
-    number_row,
-    rows_of,
+    real_bar,
     sheet,
 )
-from dna.evaluation.video import as_frame
 
 BOX = Box(10, 10, 310, 30)
 
@@ -47,7 +47,7 @@ def count(image, color):
 
 def drawn(chance, chosen):
     image, draw = sheet(320, 40)
-    choice_row(draw, BOX, "left", chance, chosen)
+    choice_bar(draw, BOX, "left", chance, chosen)
     row = np.asarray(image)[20]
     inside = (row == TRACK).all(-1) | (row == BAR).all(-1) | (row == CHOSEN).all(-1)
     fill = CHOSEN if chosen else BAR
@@ -62,7 +62,7 @@ def test_a_bar_is_as_long_as_its_probability(chance, chosen):
 
 def test_a_real_number_is_mean_and_sigma_and_what_was_drawn():
     image, draw = sheet(320, 40)
-    number_row(draw, BOX, "a0", (0.5, 0.25, -0.5), 1.0)
+    real_bar(draw, BOX, "a0", 0.5, 0.25, -0.5, 1.0)
     row = np.asarray(image)[20]
     track = np.flatnonzero((row == TRACK).all(-1))
     left, right = track.min(), track.max()
@@ -111,15 +111,15 @@ def test_huge_pictures_are_made_smaller_and_gray_ones_colored():
 
 
 def test_names_groups_and_numbers_get_a_row_each():
-    names = [row.name for row in rows_of(moment(), ("left", "right"))]
+    names = [row.name for row in bars_of(moment(), ("left", "right"))]
     assert names == ["left", "right"]
-    assert [row.name for row in rows_of(moment(), ("left",))] == ["0", "1"]
+    assert [row.name for row in bars_of(moment(), ("left",))] == ["0", "1"]
     mixed = moment(
         choices=(np.array([0.5, 0.5]), np.array([1.0, 0.0])),
         normal=np.array([[0.5], [2.0]]),
         action=np.array([0, 1, 0.75]),
     )
-    rows = list(rows_of(mixed, ()))
+    rows = list(bars_of(mixed, ()))
     assert [row.name for row in rows] == ["0: 0", "0: 1", "1: 0", "1: 1", "a0"]
     assert [row.chosen for row in rows] == [1.0, 0.0, 0.0, 1.0, 0.75]
     assert rows[-1].numbers == (0.5, 2.0)
@@ -128,7 +128,7 @@ def test_names_groups_and_numbers_get_a_row_each():
 
 def test_too_many_choices_are_the_likely_ones_in_order():
     p = np.arange(100) / 4950
-    rows = most_likely(list(rows_of(moment(p=p), ())), 3)
+    rows = most_likely(list(bars_of(moment(p=p), ())), 3)
     assert [row.name for row in rows] == ["97", "98", "99"]
     Panel("many").draw(moment(p=p))
 

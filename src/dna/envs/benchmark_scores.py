@@ -1,8 +1,8 @@
 """Scores of the paper's benchmarks from raw game scores (section 5, appendices L and M).
 
-Human-normalized scores, Atari-5 and its relatives, the median over 57 games, Procgen's mean;
-and how a run's logged scores become one number. Pure functions of the standard library; the
-constants are the tables of `dna/paper`, whose README names their origin and license.
+Human-normalized scores, Atari-5 and the other subsets, the median over 57 games, Procgen's
+mean; and the single score of a run from its log. Pure functions of the standard library; the
+constants are the tables in `dna/paper/data`, whose README names their origin and license.
 """
 
 import csv
@@ -41,10 +41,10 @@ def procgen_normalized(game: str, score: float) -> float:
 
 
 def normalized(env_id: str, score: float) -> dict[str, float]:
-    """What a score in this environment is worth on its benchmark; empty without one.
+    """The score normalized as its benchmark does; empty for other environments.
 
     `{"human_normalized": percent}` for the 57 Atari games, `{"normalized": …}` for Procgen's
-    16, of hard levels.
+    16 games on hard levels.
     """
     if game := atari_game(env_id):
         return {"human_normalized": human_normalized(game, score)}
@@ -76,7 +76,7 @@ def subset(name: str, scores: Mapping[str, float | None]) -> float:
     """10^(Σ_g w_g log10(1 + max(0, n_g))) − 1, n_g the human-normalized score in percent.
 
     Regressed on the median over 57 games, hence in percent as well. The weights of a subset
-    do not sum to 1 and there is no intercept. Scores of other games are left aside.
+    do not sum to 1 and there is no intercept. Scores of other games are ignored.
     """
     weights = _known(name, _subsets(), "subset")
     percent = {
@@ -120,10 +120,10 @@ def final_average(scores: Sequence[float | None], fraction: float = 0.05) -> flo
 
 
 def without_gaps(scores: Sequence[float | None]) -> list[float]:
-    """A curve with a value everywhere: gaps before the first episode take the run's minimum.
+    """A curve without gaps: rows before the first episode take the run's minimum.
 
-    The authors log 0 in a gap, better than any first score of DoubleDunk, and mend that game
-    alone in this way; we log None and treat every game alike.
+    The authors log 0 there, better than any first score of DoubleDunk, and correct that game
+    alone in this way; here None is logged and every game is treated alike.
     """
     finished = [score for score in scores if score is not None]
     if not finished:
@@ -137,7 +137,7 @@ def without_gaps(scores: Sequence[float | None]) -> list[float]:
 
 @cache
 def paper_table(name: str) -> tuple[dict[str, str], ...]:
-    """The rows of `dna/paper/<name>.csv`, cells as text."""
+    """The rows of `dna/paper/data/<name>.csv`, cells as text."""
     folder = resources.files("dna") / "paper" / "data"
     files = {f.name[:-4]: f for f in folder.iterdir() if f.name.endswith(".csv")}
     text = _known(name, files, "table of the paper").read_text(encoding="utf-8")
@@ -167,7 +167,7 @@ def _subsets() -> dict[str, dict[str, float]]:
     return weights
 
 
-# --- Refusals -------------------------------------------------------------------------------
+# --- Checks ---------------------------------------------------------------------------------
 
 
 def _named(env_id: str, pattern: re.Pattern[str], known: Collection[str]) -> str | None:
@@ -182,7 +182,7 @@ def _known(name: str, known: Mapping[str, _T], what: str) -> _T:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'BattleZone'?`, whatever the case and what surrounds the name."""
+    """`; did you mean 'BattleZone'?`, ignoring case, prefix and version."""
     words = {word.lower(): word for word in known}
     bare = name.rpartition("/")[2].partition("-v")[0]
     for attempt in (name.lower(), bare.lower()):
@@ -200,7 +200,7 @@ def _finite(game: str, score: float) -> float:
 def _complete(
     benchmark: str, members: Iterable[str], scores: Mapping[str, float | None]
 ) -> dict[str, float]:
-    """The members' scores; a game that is absent or has none is named."""
+    """The members' scores; refuses a mapping without a score for each of them."""
     given = {game: score for game in members if (score := scores.get(game)) is not None}
     missing = [game for game in members if game not in given]
     if missing:

@@ -1,7 +1,8 @@
-"""Closed-form environments: small enough to know every number, public for tests of your own.
+"""Closed-form environments in which every number is known; public, for your own tests.
 
 `Countdown` has an exact value function, `Identity` an exact optimum, and `Scripted` plays the
-same episodes in each of Gymnasium's three autoreset modes, whatever the actions.
+same episodes in each of Gymnasium's three autoreset modes, whatever the actions. Snapshots
+record the attributes of these classes by name: they must not be renamed.
 """
 
 from typing import Any
@@ -17,36 +18,39 @@ Vector = npt.NDArray[np.float32]
 
 
 class Countdown(gymnasium.Env[Vector, np.int64]):
-    """Reward 1 on the k-th step, then it terminates: V(s_t) = γ^(k−1−t) exactly."""
+    """Pays 1 on the k-th step, then terminates: V(s_t) = γ^(k−1−t) exactly."""
 
     def __init__(self, k: int = 5) -> None:
-        self.k, self.t = k, 0
+        self.k = k
+        self.t = 0
         self.observation_space = spaces.Box(0, k, (1,), np.float32)
         self.action_space = spaces.Discrete(2)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """Time zero."""
+        """Start at time zero."""
         super().reset(seed=seed)
         self.t = 0
         return np.zeros(1, np.float32), {}
 
     def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """One tick."""
+        """Count one step."""
         self.t += 1
         end = self.t == self.k
         return np.full(1, self.t, np.float32), float(end), end, False, {}
 
 
 class Identity(gymnasium.Env[Vector, np.int64]):
-    """Shows one of `symbols` and pays 1 for naming it; `length` steps, then truncated."""
+    """Shows one of `symbols` and pays 1 for naming it; truncated after `length` steps."""
 
     def __init__(self, symbols: int = 4, length: int = 16) -> None:
-        self.symbols, self.length = symbols, length
+        self.symbols = symbols
+        self.length = length
         self.observation_space = spaces.Box(0, 1, (symbols,), np.float32)
         self.action_space = spaces.Discrete(symbols)
-        self.shown, self.t = 0, 0
+        self.shown = 0
+        self.t = 0
 
     def _show(self) -> Vector:
         self.shown = int(self.np_random.integers(self.symbols))
@@ -55,20 +59,20 @@ class Identity(gymnasium.Env[Vector, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """A first symbol."""
+        """Show a first symbol."""
         super().reset(seed=seed)
         self.t = 0
         return self._show(), {}
 
     def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """Paid for naming the symbol; then another one."""
+        """Pay for naming the symbol, and show another one."""
         reward = float(action == self.shown)
         self.t += 1
         return self._show(), reward, False, self.t >= self.length, {}
 
 
 #: One episode: its length, and whether it ends by termination (else by truncation).
-Episode = tuple[int, bool]
+EpisodeScript = tuple[int, bool]
 
 
 class Scripted(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -78,8 +82,9 @@ class Scripted(gymnasium.vector.VectorEnv[Any, Any, Any]):
     them, so the same episode looks the same in every mode.
     """
 
-    def __init__(self, episodes: list[list[Episode]], mode: AutoresetMode) -> None:
-        self.episodes, self.mode = episodes, mode
+    def __init__(self, episodes: list[list[EpisodeScript]], mode: AutoresetMode) -> None:
+        self.episodes = episodes
+        self.mode = mode
         self.num_envs = len(episodes)
         self.metadata = {"autoreset_mode": mode}
         self.single_observation_space = spaces.Box(-1e6, 1e6, (3,), np.float32)
@@ -105,17 +110,19 @@ class Scripted(gymnasium.vector.VectorEnv[Any, Any, Any]):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Vector, dict[str, Any]]:
-        """All agents, or those of `options["reset_mask"]`."""
+        """Reset all agents, or those of `options["reset_mask"]`."""
         if options and "reset_mask" in options:
             self._next(np.asarray(options["reset_mask"]))
         else:
-            self.number[:], self.t[:], self.ended[:] = 0, 0, False
+            self.number[:] = 0
+            self.t[:] = 0
+            self.ended[:] = False
         return self._obs(), {}
 
     def step(
         self, actions: npt.NDArray[np.int64]
     ) -> tuple[Vector, Vector, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
-        """The script goes on; actions change nothing."""
+        """Follow the script; actions change nothing."""
         resetting = self.ended.copy() if self.mode is AutoresetMode.NEXT_STEP else None
         if resetting is not None:
             self._next(resetting)

@@ -1,6 +1,6 @@
-"""Images of bytes, by OpenCV where it is there: interleaved, summed, squared and summed.
+"""Operations on byte images, by OpenCV where it is installed: interleave, sum, sum of squares.
 
-What it computes are whole numbers, so that nothing depends on whether it is there.
+Results are whole numbers, so they do not depend on whether OpenCV is installed.
 """
 
 import functools
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-#: Images whose squares add up to a number that float32 still holds exactly.
-FEW = 2**24 // 255**2
+#: Most images whose sum of squares float32 still holds exactly.
+EXACT_IMAGES = 2**24 // 255**2
 
 
 def interleave(planes: Sequence[Array]) -> Array:
@@ -31,12 +31,13 @@ def interleave(planes: Sequence[Array]) -> Array:
 def sums(batch: Array) -> tuple[Array, Array]:
     """(Σ x, Σ x²) over the first axis of bytes [B, …], exact, as float64."""
     cv2 = _opencv()
-    if cv2 is None or batch.ndim < 3 or len(batch) > FEW:
+    if cv2 is None or batch.ndim < 3 or len(batch) > EXACT_IMAGES:
         wide = np.uint32 if len(batch) <= 2**16 else np.uint64
         squares = np.square(batch, dtype=np.uint16).sum(axis=0, dtype=wide)
         return batch.sum(axis=0, dtype=wide).astype(np.float64), squares.astype(np.float64)
     rows = np.ascontiguousarray(batch).reshape(len(batch), batch.shape[1], -1)
-    total, squares = (np.zeros(rows.shape[1:], np.float32) for _ in range(2))
+    total = np.zeros(rows.shape[1:], np.float32)
+    squares = np.zeros(rows.shape[1:], np.float32)
     for row in rows:  # image by image: four times faster than numpy's strides
         cv2.accumulate(row, total)
         cv2.accumulateSquare(row, squares)
@@ -49,7 +50,7 @@ def sums(batch: Array) -> tuple[Array, Array]:
 
 @functools.cache
 def _opencv() -> Any:
-    """Atari brings it; elsewhere numpy does the same."""
+    """OpenCV, which the Atari extra installs; None: numpy does the same."""
     if importlib.util.find_spec("cv2") is None:
         return None
     return importlib.import_module("cv2")

@@ -1,8 +1,8 @@
-"""MuJoCo's tasks in Gymnasium: ids that work, quiet building, and their state to the bit.
+"""Gymnasium's MuJoCo tasks: valid ids, construction without notices, exact snapshots.
 
 A step of the simulator starts from its *integration state* alone. But environments read
 derived arrays before they step: Ant's reward subtracts a body's position that lags behind
-the joints, Reacher-v4 and Humanoid do alike. So the arrays of `MjData` are saved beside it.
+the joints, and so do Reacher-v4 and Humanoid. So the arrays of `MjData` are saved as well.
 """
 
 import importlib
@@ -37,14 +37,14 @@ PAPER = (
 )
 TASKS = (*PAPER, "Humanoid", "HumanoidStandup", "Pusher")
 _ID = re.compile(rf"({'|'.join(TASKS)})-v(\d+)")
-#: Gymnasium's tasks load the second for their pictures, even when they draw none.
+#: Gymnasium's tasks import the second for rendering, even when they render nothing.
 _PACKAGES = ("mujoco", "imageio")
-_OURS = re.compile(r"gymnasium\.envs\.mujoco\.\w+_v[45]")
+_TASK_MODULE = re.compile(r"gymnasium\.envs\.mujoco\.\w+_v[45]")
 _LOW = (1 << 64) - 1
 
 
 def check(env_id: str) -> None:
-    """Refuse versions that Gymnasium dropped; say which extra the others need."""
+    """Refuse versions that Gymnasium dropped; name the extra that the others need."""
     task = _ID.fullmatch(env_id)
     if task and task[2] in ("2", "3"):
         raise BadInput(
@@ -59,8 +59,8 @@ def check(env_id: str) -> None:
 def building(env_id: str, *, render: bool = False) -> Iterator[None]:
     """Make a task without MuJoCo's notices, which it prints and writes to ./MUJOCO_LOG.TXT.
 
-    That HalfCheetah's model uses a deprecated attribute is Gymnasium's affair; any other
-    warning becomes one of Python's.
+    The notice that HalfCheetah's model uses a deprecated attribute is dropped, as only
+    Gymnasium can change that; any other becomes a Python warning.
     """
     if not _ID.fullmatch(env_id):
         yield
@@ -68,13 +68,14 @@ def building(env_id: str, *, render: bool = False) -> Iterator[None]:
     if render and sys.platform == "linux" and not _has_screen():
         os.environ.setdefault("MUJOCO_GL", "egl")  # the default, GLFW, needs a screen
     simulator = importlib.import_module("mujoco")
-    before, heard = simulator.get_mju_user_warning(), list[str]()
-    simulator.set_mju_user_warning(heard.append)
+    before = simulator.get_mju_user_warning()
+    notices: list[str] = []
+    simulator.set_mju_user_warning(notices.append)
     try:
         yield
     finally:
         simulator.set_mju_user_warning(before)
-    for text in heard:
+    for text in notices:
         if "deprecated" not in text:
             warnings.warn(f"{env_id}: {text}", stacklevel=3)
 
@@ -84,15 +85,15 @@ def _has_screen() -> bool:
 
 
 def exact(env: Env) -> bool:
-    """Whether `snapshot` sees all there is: a task of Gymnasium's behind wrappers we know."""
+    """Whether `snapshot` covers the whole state: Gymnasium's task behind known wrappers."""
     known = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
     if any(type(wrapper) not in known for wrapper in _wrappers(env)):
         return False
-    return _OURS.fullmatch(type(env.unwrapped).__module__) is not None
+    return _TASK_MODULE.fullmatch(type(env.unwrapped).__module__) is not None
 
 
 def snapshot(envs: Sequence[Env]) -> dict[str, Array]:
-    """The state of tasks alike; each array has one row per environment."""
+    """The state of equal tasks; each array has one row per environment."""
     simulator = importlib.import_module("mujoco")
     derived = _derived(simulator, envs[0])
     saved = [_save(simulator, env, derived) for env in envs]
@@ -100,7 +101,7 @@ def snapshot(envs: Sequence[Env]) -> dict[str, Array]:
 
 
 def restore(envs: Sequence[Env], state: Mapping[str, Array]) -> None:
-    """Bring freshly made tasks where `snapshot` was taken."""
+    """Restore newly made tasks to the state of a snapshot."""
     simulator = importlib.import_module("mujoco")
     derived = _derived(simulator, envs[0])
     expected = {
@@ -109,8 +110,8 @@ def restore(envs: Sequence[Env], state: Mapping[str, Array]) -> None:
     }
     if {name: np.shape(array) for name, array in state.items()} != expected:
         raise EnvironmentFailure(
-            "the snapshot does not fit: it is of another task, of another number of agents "
-            "or of another version of MuJoCo"
+            "the snapshot does not fit: it is from another task, another number of agents or "
+            "another version of MuJoCo"
         )
     for row, env in enumerate(envs):
         _load(simulator, env, derived, {name: array[row] for name, array in state.items()})
@@ -133,7 +134,9 @@ def _load(simulator: Any, env: Env, derived: Sequence[str], state: Mapping[str, 
     task: Any = env.unwrapped
     kind = simulator.mjtState.mjSTATE_INTEGRATION
     simulator.mj_setState(task.model, task.data, state["integration"], kind)
-    simulator.mj_forward(task.model, task.data)  # contacts and all that has no fixed size
+    simulator.mj_forward(
+        task.model, task.data
+    )  # computes contacts and other arrays without a fixed size
     simulator.mj_setState(task.model, task.data, state["integration"], kind)
     for name in derived:
         getattr(task.data, name)[...] = state[f"data/{name}"]
@@ -146,9 +149,9 @@ def _load(simulator: Any, env: Env, derived: Sequence[str], state: Mapping[str, 
 
 
 def _derived(simulator: Any, env: Env) -> list[str]:
-    """Real-valued arrays of fixed size: a new `MjData` has no contacts, so no others.
+    """The names of real-valued arrays of fixed size: a new `MjData` has no contacts.
 
-    Integers stay out: they are indices, and a forged one would make MuJoCo read anywhere.
+    Integers are left out: they are indices, and a forged one would make MuJoCo read anywhere.
     """
     fresh = simulator.MjData(env.unwrapped.model)  # type: ignore[attr-defined]
     arrays = {name: getattr(fresh, name) for name in dir(fresh) if not name.startswith("_")}
@@ -166,7 +169,7 @@ def _wrappers(env: Env) -> Iterator[gymnasium.Wrapper[Any, Any, Any, Any]]:
 
 
 def _count(wrapper: gymnasium.Wrapper[Any, Any, Any, Any]) -> int:
-    """What a wrapper remembers: steps (−1: not reset yet), or whether it was reset."""
+    """A wrapper's state: its steps (−1: not reset yet), or whether it was reset."""
     if isinstance(wrapper, TimeLimit):
         return -1 if wrapper._elapsed_steps is None else wrapper._elapsed_steps
     return int(wrapper.has_reset) if isinstance(wrapper, OrderEnforcing) else 0

@@ -1,7 +1,7 @@
-"""What an environment looks like to the agent: shapes and kinds, JSON out and in.
+"""Specs of observations and actions: kinds and shapes, to and from JSON.
 
-The only description of spaces that networks, distributions and saved policies know; the
-conversion from Gymnasium's spaces is in `dna.envs.spaces` and `dna.envs.packing`.
+The only description of spaces that networks, distributions and saved policies use; the
+conversion from Gymnasium's spaces is in `dna.envs.spaces`.
 """
 
 import math
@@ -9,22 +9,22 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Dtype = Literal["uint8", "bool", "float32"]
-#: Bytes to which a packed row is filled up, so that its floats lie where floats may.
+#: Packed rows are padded to a multiple of this many bytes, so that floats are aligned.
 ALIGNMENT = 8
-#: The name of the part that says which choices are legal.
+#: The name of the part that tells which choices are legal.
 MASK = "action_mask"
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Channels are one frame each, oldest first, with the time drawn on the oldest."""
+    """Channels are frames, oldest first, with the time bar drawn on the oldest."""
 
     limit: int | None  # raw frames at which the time bar is full; None: no bar
 
 
 @dataclass(frozen=True)
 class Part:
-    """One entry of a packed observation; images are [H, W, C], as everywhere here."""
+    """One entry of a packed observation; images are [H, W, C]."""
 
     name: str
     kind: Literal["vector", "image", "mask"]
@@ -33,21 +33,21 @@ class Part:
 
     @property
     def elements(self) -> int:
-        """Numbers in it."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """Its share of a row."""
+        """Number of bytes in a row."""
         return self.elements * (4 if self.dtype == "float32" else 1)
 
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """`image`: [H, W, C], channels last whatever the environment says; `vector`: [D].
+    """`image`: [H, W, C], channels last whatever the environment's order; `vector`: [D].
 
-    `packed`: rows of bytes that hold several parts one behind the other, floats first: the
-    entries of a Dict space, and which choices are legal (`dna.envs.packing` reads them).
+    `packed`: rows of bytes with several parts one after the other, floats first: the entries
+    of a Dict space, and which choices are legal (`dna.envs.packing` reads them).
     """
 
     kind: Literal["vector", "image", "packed"]
@@ -58,7 +58,7 @@ class ObservationSpec:
 
     @classmethod
     def pack(cls, parts: list[Part]) -> "ObservationSpec":
-        """Rows of these parts; floats go to the front, else the order stays."""
+        """The spec of rows with these parts; floats come first, otherwise the order is kept."""
         ordered = sorted(parts, key=lambda part: part.dtype != "float32")
         size = sum(part.bytes for part in ordered)
         row = math.ceil(size / ALIGNMENT) * ALIGNMENT
@@ -79,7 +79,7 @@ class ObservationSpec:
         return spec
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for policy.json."""
+        """Plain JSON values, for policy.json."""
         tree = asdict(self)
         if not self.parts:
             del tree["parts"]
@@ -87,17 +87,17 @@ class ObservationSpec:
 
     @property
     def entries(self) -> tuple[Part, ...]:
-        """The parts that an encoder sees."""
+        """The parts that an encoder sees: all but the mask."""
         return tuple(part for part in self.parts if part.kind != "mask")
 
     @property
     def masked(self) -> bool:
-        """Whether it says which choices are legal."""
+        """Whether there is an action mask."""
         return any(part.kind == "mask" for part in self.parts)
 
     @property
     def images(self) -> list[tuple[int, ...]]:
-        """Shapes [H, W, C] of the images in it."""
+        """Shapes [H, W, C] of all images."""
         if self.kind == "image":
             return [self.shape]
         return [part.shape for part in self.parts if part.kind == "image"]
@@ -107,7 +107,7 @@ class ObservationSpec:
 class ActionSpec:
     """`categorical`: one choice among each of `sizes`; `gaussian`: `sizes[0]` real numbers.
 
-    `hybrid`: choices among `sizes`, and behind them `reals` real numbers.
+    `hybrid`: choices among `sizes`, followed by `reals` real numbers.
     """
 
     kind: Literal["categorical", "gaussian", "hybrid"]
@@ -120,7 +120,7 @@ class ActionSpec:
         return cls(tree["kind"], tuple(tree["sizes"]), tree.get("reals", 0))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for policy.json."""
+        """Plain JSON values, for policy.json."""
         tree = asdict(self)
         if self.kind != "hybrid":
             del tree["reals"]
@@ -133,10 +133,10 @@ class ActionSpec:
 
     @property
     def numbers(self) -> int:
-        """Real numbers in it."""
+        """Number of real numbers."""
         return self.sizes[0] if self.kind == "gaussian" else self.reals
 
     @property
     def width(self) -> int:
-        """Columns of an action: one per choice or real number."""
+        """Columns of an action's row: one per choice or real number."""
         return len(self.choices) + self.numbers

@@ -338,7 +338,7 @@ def test_an_environment_from_python_is_said_to_be_one(tmp_path, capsys):
     for words, message in (
         (["export", run], "came from Python and cannot be made here; add --no-env"),
         (["export", run, *hub], "dna.load(FOLDER, env=…)"),
-        (["eval", run], "one that came from Python must be passed again"),
+        (["eval", run], "an environment from Python must be passed again"),
     ):
         assert main(words) == 2
         said = capsys.readouterr().err

@@ -7,7 +7,7 @@ from dna.envs import image_ops
 
 
 @pytest.mark.parametrize("opencv", [True, False])
-@pytest.mark.parametrize("rows", [1, 2, image_ops.FEW, image_ops.FEW + 1])
+@pytest.mark.parametrize("rows", [1, 2, image_ops.EXACT_IMAGES, image_ops.EXACT_IMAGES + 1])
 @pytest.mark.parametrize("shape", [(5,), (6, 4), (6, 4, 3)])
 def test_sums_and_sums_of_squares_are_those_of_whole_numbers(shape, rows, opencv, monkeypatch):
     if not opencv:

@@ -1,7 +1,7 @@
-"""What the paper draws into Atari frames: the time, and the last action (appendix A).
+"""What the paper draws into Atari frames: a time bar, and a mark of the last action (app. A).
 
-Sizes and places are those of the authors' code, for 84 × 84 pixels; other sizes keep the
-borders. Functions write in place into numpy arrays.
+Sizes and positions are those of the authors' code, for 84 × 84 pixels; other sizes keep the
+borders. The functions draw in place.
 """
 
 from typing import Any
@@ -11,21 +11,25 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-#: Pixels of an action's mark each way, of the time bar's border, and rows of the bar.
-MARK, BORDER, BAR = 4, 3, 4
-#: Brightness of time to come and of time gone.
-AHEAD, GONE = 64, 255
+#: Height and width of an action's mark in pixels.
+MARK = 4
+#: Columns to the left and right of the time bar, and rows of the bar.
+BORDER = 3
+BAR = 4
+#: Brightness of the time ahead and of the time gone.
+AHEAD = 64
+GONE = 255
 
 
 def draw_action(frame: Array, action: int) -> None:
-    """A white square at the left edge of [H, W], lower for a higher action."""
+    """Draw a white square at the left edge of [H, W], lower for a higher action."""
     frame[MARK * action : MARK * (action + 1), :MARK] = GONE
 
 
 def draw_time(frames: Array, elapsed: Array, limit: int) -> None:
-    """A bar at the bottom of [B, H, W] that fills while `elapsed` [B] runs to `limit`.
+    """Draw a bar at the bottom of [B, H, W] that fills as `elapsed` [B] runs to `limit`.
 
-    The column that time has reached is as bright as the part of it that is gone.
+    The brightness of the column that time has reached is the fraction of it that is gone.
     """
     _, height, width = frames.shape
     columns = np.arange(BORDER, width - BORDER)

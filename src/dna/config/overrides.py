@@ -1,7 +1,7 @@
-"""Reading, changing and naming configurations: `tweak` is the only way to change a setting.
+"""Change, read, compare and name configurations; `tweak` is the only way to change a setting.
 
-A change is made on the JSON tree at a dotted path (phases are addressed by their name) and
-the *whole* model is validated again, so a preset with an override is as safe as a preset.
+A change is made in the JSON tree at a dotted path (phases are addressed by their name), and
+the *whole* model is validated again, so a preset with overrides is as safe as a preset.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from dna.config.environments import Atari, Procgen, RepeatPenalty
 from dna.config.phases import PHASES, Linear, Noise
 from dna.config.run import Config, ObservationNorm, RewardNorm, WarmUp, json_tree
 
-#: Settings that may be off (None): naming a key inside one turns it on with its defaults.
+#: Optional sections: setting a key inside one switches it on with its defaults.
 _OPTIONAL: dict[str, type[BaseModel]] = {
     "normalize_observation": ObservationNorm,
     "normalize_reward": RewardNorm,
@@ -33,23 +33,23 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 }
 #: Optional settings that configurations of the first version did not have.
 _LATER = {"atari", "procgen", "repeat_penalty", "precision", "values", "noise", "first"}
-#: Brackets in one value: a whole list of phases has far fewer.
+#: Most brackets in one value; a whole list of phases has far fewer.
 MOST_BRACKETS = 100
 
 
 def tweak(config: Config, **changes: Any) -> Config:
-    """`tweak(DNA, **{"policy.sgd.epochs": 1})`: the configuration with these changes."""
+    """Return a configuration with changes, as in `tweak(DNA, **{"policy.sgd.epochs": 1})`."""
     tree = json_tree(config)
     for path, value in changes.items():
         _check_value(path, value)
         if not _navigable(tree):
-            break  # an earlier change broke the phases; validation says how
-        _set(tree, path, deepcopy(value))  # a later change must not reach into what was given
+            break  # an earlier change broke the phases; validation will say how
+        _set(tree, path, deepcopy(value))  # a later change must not alter the caller's value
     return from_tree(tree)
 
 
 def without(config: Config, name: str) -> Config:
-    """The configuration without the phase of that name (an ablation)."""
+    """Return the configuration without the phase of that name (an ablation)."""
     tree = json_tree(config)
     _phase(tree, name)
     tree["phases"] = [phase for phase in tree["phases"] if phase["name"] != name]
@@ -57,23 +57,20 @@ def without(config: Config, name: str) -> Config:
 
 
 def at(config: Config, path: str) -> Any:
-    """The value at a dotted path, as JSON."""
+    """Return the value at a dotted path, as JSON."""
     node: Any = json_tree(config)
-    words = path.split(".")
-    if words[0] in _names(node):
-        node, words = _phase(node, words[0]), words[1:]
-    for word in words:
-        if not isinstance(node, dict) or word not in node:
-            known = list(node) if isinstance(node, dict) else []
-            raise UnknownKey(
-                shown(f"{quoted(path)}: no '{quoted(word)}'{nearest(word, known)}")
-            )
-        node = node[word]
+    keys = path.split(".")
+    if keys[0] in _names(node):
+        node = _phase(node, keys[0])
+        keys = keys[1:]
+    for key in keys:
+        _check(key, list(node) if isinstance(node, dict) else [], path)
+        node = node[key]
     return node
 
 
 def from_tree(tree: Mapping[str, Any]) -> Config:
-    """Validate a JSON tree; a failure is one line that names the key."""
+    """Validate a JSON tree; an error is one line that names the key."""
     try:
         return Config.model_validate_json(json.dumps(tree))
     except ValidationError as error:
@@ -83,7 +80,7 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, Any]:
-    """`key=value` words from the command line; values are JSON, else plain strings."""
+    """Parse `key=value` arguments of the command line."""
     changes: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -93,17 +90,23 @@ def parse_overrides(pairs: list[str]) -> dict[str, Any]:
             )
         if key in changes:
             raise BadInput(f"{quoted(key)}: given twice")
-        try:
-            changes[key] = json.loads(text, parse_constant=str)
-        except (ValueError, RecursionError):
-            changes[key] = text
+        changes[key] = parse_value(text)
     return changes
 
 
-def digest(config: Config, seed: int | None = None) -> str:
-    """12 hex digits that name a configuration (and its seed): sha256 of its canonical JSON.
+def parse_value(text: str) -> Any:
+    """Parse the value of a `key=value` argument: JSON, else plain text."""
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
 
-    Sections that came later are left out while they are off, so that runs keep their names.
+
+def digest(config: Config, seed: int | None = None) -> str:
+    """Return 12 hex digits that name a configuration (and seed): sha256 of canonical JSON.
+
+    Settings added in later versions are left out while they are off, so that older runs keep
+    their names.
     """
     tree = json_tree(config)
     noise = tree.get("noise") or {}
@@ -117,19 +120,19 @@ def digest(config: Config, seed: int | None = None) -> str:
 
 
 def differences(ours: Config, theirs: Config) -> dict[str, tuple[Any, Any]]:
-    """Dotted path → (ours, theirs) where they differ; a phase only one has is one row."""
+    """Map each dotted path that differs to (ours, theirs); a phase only one has is one row."""
     both = {p.name for p in ours.phases} & {p.name for p in theirs.phases}
-    left, right = _leaves(_by_name(ours, both)), _leaves(_by_name(theirs, both))
-    paths = list(left) + [path for path in right if path not in left]
-    pairs = {path: (left.get(path), right.get(path)) for path in paths}
+    left = _leaves(_by_name(ours, both))
+    right = _leaves(_by_name(theirs, both))
+    pairs = {path: (left.get(path), right.get(path)) for path in {**left, **right}}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _by_name(config: Config, whole: set[str]) -> dict[str, Any]:
     tree = json_tree(config)
     phases = {phase["name"]: phase for phase in tree.pop("phases")}
-    shown = {name: phase if name in whole else phase["kind"] for name, phase in phases.items()}
-    return {"phases": list(phases)} | tree | shown
+    named = {name: phase if name in whole else phase["kind"] for name, phase in phases.items()}
+    return {"phases": list(phases)} | tree | named
 
 
 def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -137,7 +140,7 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
         return {prefix: node}
     leaves: dict[str, Any] = {}
     for key, value in node.items():
-        leaves |= _leaves(value, f"{prefix}.{key}" if prefix else key)
+        leaves.update(_leaves(value, f"{prefix}.{key}" if prefix else key))
     return leaves
 
 
@@ -146,7 +149,7 @@ def _names(tree: Mapping[str, Any]) -> list[str]:
 
 
 def _navigable(tree: Mapping[str, Any]) -> bool:
-    """Whether paths can still be followed: changes are only validated all together."""
+    """Whether paths can still be followed; changes are only validated at the end."""
     phases = tree["phases"]
     return isinstance(phases, list) and all(
         isinstance(phase, dict)
@@ -158,7 +161,7 @@ def _navigable(tree: Mapping[str, Any]) -> bool:
 
 
 def _check_value(path: str, value: Any) -> None:
-    """Refuse what no JSON file could hold: lone surrogates, bottomless nesting."""
+    """Refuse what no JSON file can hold: lone surrogates, endless nesting."""
     try:
         text = json.dumps(value, ensure_ascii=False)
         text.encode()
@@ -176,40 +179,43 @@ def _phase(tree: Mapping[str, Any], name: str) -> Any:
 
 
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:
-    words, names = path.split("."), _names(tree)
+    """Set the value at a dotted path of the tree; unknown keys are refused."""
+    keys = path.split(".")
+    names = _names(tree)
     node = tree
     known: list[str] | None = [*Config.model_fields, *names]
-    if words[0] in names:
-        node = _phase(tree, words[0])
+    if keys[0] in names:
+        node = _phase(tree, keys[0])
         known = list(PHASES[node["kind"]].model_fields)
-        words = words[1:]
-        if not words:
+        keys = keys[1:]
+        if not keys:
             raise UnknownKey(f"{path}: is a phase; set a key of it, such as {path}.sgd.epochs")
-    elif words[0] not in Config.model_fields and (hint := elsewhere(words[0], tree)):
-        raise UnknownKey(f"{quoted(path)}: no '{quoted(words[0])}'{hint}")
-    for word in words[:-1]:
-        _check(word, known, path)
-        node, known = _descend(node, word, path)
-    _check(words[-1], known, path)
-    node[words[-1]] = value
+    elif keys[0] not in Config.model_fields and (hint := elsewhere(keys[0], tree)):
+        raise UnknownKey(f"{quoted(path)}: no '{quoted(keys[0])}'{hint}")
+    for key in keys[:-1]:
+        _check(key, known, path)
+        node, known = _descend(node, key, path)
+    _check(keys[-1], known, path)
+    node[keys[-1]] = value
 
 
-def _check(word: str, known: list[str] | None, path: str) -> None:
-    if known is not None and word not in known:
-        raise UnknownKey(shown(f"{quoted(path)}: no '{quoted(word)}'{nearest(word, known)}"))
+def _check(key: str, known: list[str] | None, path: str) -> None:
+    if known is not None and key not in known:
+        raise UnknownKey(shown(f"{quoted(path)}: no '{quoted(key)}'{nearest(key, known)}"))
 
 
 def _descend(
-    node: dict[str, Any], word: str, path: str
+    node: dict[str, Any], key: str, path: str
 ) -> tuple[dict[str, Any], list[str] | None]:
-    """One step down, and the keys known there (None: any)."""
-    child = node.get(word)
-    if not isinstance(child, dict) and word in _OPTIONAL:
-        child = node[word] = {}
+    """Return the section under a key, and the keys known there (None: any)."""
+    child = node.get(key)
+    if not isinstance(child, dict) and key in _OPTIONAL:
+        child = {}
+        node[key] = child
     if not isinstance(child, dict):
-        inside = f"'{quoted(word)}' is a single value and has no keys inside"
+        inside = f"'{quoted(key)}' is a single value and has no keys inside"
         raise UnknownKey(shown(f"{quoted(path)}: {inside}"))
-    if word == "options":
+    if key == "options":
         return child, None  # keyword arguments of the environment
-    model = _OPTIONAL.get(word)
+    model = _OPTIONAL.get(key)
     return child, list(child) if model is None else list(model.model_fields)

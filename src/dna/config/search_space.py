@@ -1,8 +1,8 @@
-"""What a sweep varies: `key=a,b,c`, `key=lo..hi:n` and, in a search, `key=lo..hi`.
+"""Axes of a sweep: `key=a,b,c`, `key=lo..hi:n` and, in a search, `key=lo..hi`.
 
-a,b,c       these values (JSON, else plain text); commas within brackets or quotes stay
-lo..hi:n    n values from lo to hi, evenly in the logarithm where hi is ten times lo or more
-lo..hi      anything between, for `--search`; whole numbers if both ends are written so
+a,b,c       these values (JSON, else plain text); commas within brackets or quotes do not count
+lo..hi:n    n values from lo to hi, evenly in the logarithm if hi is ten times lo or more
+lo..hi      any number in between, for `--search`; integers if both ends are written as such
 """
 
 import itertools
@@ -16,24 +16,25 @@ from typing import Any
 from dna.common.errors import BadInput
 from dna.common.messages import quoted
 from dna.config import Config
+from dna.config.overrides import parse_value
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(\d+))?")
-#: From this ratio of the ends on, steps are equal in the logarithm.
+#: Ratio of the ends from which steps are equal in the logarithm.
 LOGARITHMIC = 10
-#: Values of one key, and points of a grid.
+#: Most values of one key, and most points of a grid.
 MOST = 10_000
 
 
 @dataclass(frozen=True)
-class Among:
-    """One of some values."""
+class Choice:
+    """One of several values."""
 
     values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Between:
+class Range:
     """Any number from `low` to `high`, ends included."""
 
     low: float
@@ -42,11 +43,11 @@ class Between:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether what matters is the ratio, as with learning rates."""
+        """Whether values are spread in the logarithm, as for learning rates."""
         return self.low > 0 and self.high / self.low >= LOGARITHMIC
 
     def points(self, count: int) -> tuple[Any, ...]:
-        """So many numbers, evenly from end to end; of whole numbers those that differ."""
+        """Return `count` numbers evenly from end to end; integers without duplicates."""
         low, high = self.low, self.high
         if self.logarithmic:
             low, high = math.log(low), math.log(high)
@@ -56,11 +57,11 @@ class Between:
         return tuple(dict.fromkeys(map(round, ends) if self.whole else ends))
 
 
-Axis = Among | Between
+Axis = Choice | Range
 
 
 def split(words: Sequence[str]) -> tuple[list[str], dict[str, Axis]]:
-    """(plain settings, key → what it is varied over) of the words of a command."""
+    """Separate `key=value` arguments into plain settings and axes by key."""
     plain: list[str] = []
     axes: dict[str, Axis] = {}
     for word in words:
@@ -76,37 +77,39 @@ def split(words: Sequence[str]) -> tuple[list[str], dict[str, Axis]]:
 
 
 def _axis(key: str, text: str) -> Axis | None:
-    """What a value's text says, or None for a single value."""
+    """Parse the text of a value; None if it is a single value."""
     found = _RANGE.fullmatch(text)
     if found is not None:
         return _range(key, *found.groups())
-    parts = list(_parts(text))
+    parts = list(_split_at_commas(text))
     if len(parts) == 1:
         return None
     if "" in parts:
         raise BadInput(f"{quoted(key)}: an empty value between commas")
-    values = [value_of(part) for part in parts]
+    values = [parse_value(part) for part in parts]
     texts = [json.dumps(value, sort_keys=True) for value in values]
     if len(set(texts)) < len(texts):
         raise BadInput(f"{quoted(key)}: the same value twice")
-    return Among(tuple(values))
+    return Choice(tuple(values))
 
 
 def _range(key: str, low: str, high: str, count: str | None) -> Axis:
     whole = not re.search(r"[.eE]", low + high)
-    between = Between(float(low), float(high), whole)
-    if not between.low < between.high or math.isinf(between.high - between.low):
+    found = Range(float(low), float(high), whole)
+    if not found.low < found.high or math.isinf(found.high - found.low):
         raise BadInput(f"{quoted(key)}: {low}..{high} must go from the smaller to the larger")
     if count is None:
-        return between
+        return found
     if not 2 <= int(count) <= MOST:
         raise BadInput(f"{quoted(key)}: a range has 2 to {MOST:,} points, not {count}")
-    return Among(between.points(int(count)))
+    return Choice(found.points(int(count)))
 
 
-def _parts(text: str) -> Iterator[str]:
-    """The text between commas, but not those within brackets or quotes."""
-    depth, inside, start = 0, False, 0
+def _split_at_commas(text: str) -> Iterator[str]:
+    """Yield the text between commas, ignoring commas within brackets or quotes."""
+    depth = 0
+    inside = False  # of quotes
+    start = 0
     for i, letter in enumerate(text):
         if letter == '"' and text[i - 1 : i] != "\\":
             inside = not inside
@@ -118,55 +121,49 @@ def _parts(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def value_of(text: str) -> Any:
-    """A value as `key=value` reads it: JSON, else plain text."""
-    try:
-        return json.loads(text, parse_constant=str)
-    except (ValueError, RecursionError):
-        return text
-
-
 def grid(axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
-    """Every combination; the last key changes fastest."""
+    """Return every combination of values; the last key changes fastest."""
     values = []
     for key, axis in axes.items():
-        if isinstance(axis, Between):
-            ends = f"{written(axis.low, axis.whole)}..{written(axis.high, axis.whole)}"
-            text = f"needs a number of points in a grid, such as {ends}:3, or --search optuna"
-            raise BadInput(f"{quoted(key)}: {text}")
+        if isinstance(axis, Range):
+            low = _number_text(axis.low, axis.whole)
+            high = _number_text(axis.high, axis.whole)
+            raise BadInput(
+                f"{quoted(key)}: needs a number of points in a grid, such as {low}..{high}:3, "
+                "or --search optuna"
+            )
         values.append(axis.values)
     if math.prod(map(len, values)) > MOST:
         raise BadInput(f"{', '.join(axes)}: more than {MOST:,} points")
     return [dict(zip(axes, point, strict=True)) for point in itertools.product(*values)]
 
 
-def written(value: float, whole: bool = False) -> str:
-    """A number as one would type it."""
+def _number_text(value: float, whole: bool = False) -> str:
     return str(int(value)) if whole else f"{value:g}"
 
 
 def label(changes: Mapping[str, Any]) -> str:
-    """`policy.sgd.epochs=2 returns.gamma=0.99`, for tables and messages."""
-    return " ".join(f"{key}={shown(value)}" for key, value in changes.items())
+    """Return `policy.sgd.epochs=2 returns.gamma=0.99`, for tables and messages."""
+    return " ".join(f"{key}={value_text(value)}" for key, value in changes.items())
 
 
-def shown(value: Any) -> str:
-    """A value in a table: short numbers, text without quotes."""
+def value_text(value: Any) -> str:
+    """Return a value for a table: short numbers, text without quotes."""
     if isinstance(value, float):
-        return written(value)
+        return _number_text(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def as_words(changes: Mapping[str, Any]) -> list[str]:
-    """The same as `key=value` words that are read back exactly."""
+    """Return the changes as `key=value` arguments that are parsed back exactly."""
     return [f"{key}={json.dumps(value)}" for key, value in changes.items()]
 
 
 def tree_of(axes: Mapping[str, Axis]) -> dict[str, Any]:
-    """What is varied, as JSON: a list of values, or the ends of a range."""
+    """Return the axes as JSON: a list of values, or the ends of a range."""
     return {
         key: list(axis.values)
-        if isinstance(axis, Among)
+        if isinstance(axis, Choice)
         else {"low": axis.low, "high": axis.high, "whole": axis.whole}
         for key, axis in axes.items()
     }
@@ -174,22 +171,22 @@ def tree_of(axes: Mapping[str, Axis]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched, and how settings are made of what was found."""
+    """The axes of a search, and how a configuration is made from a point."""
 
     axes: Mapping[str, Axis]
     configure: Callable[[Mapping[str, Any]], Config]
 
     def check(self) -> Config:
-        """Every value that was named, both ends of each range; the first of all of them."""
-        first = {key: ends(axis)[0] for key, axis in self.axes.items()}
+        """Validate every listed value and both ends of each range; return the first point."""
+        first = {key: _ends(axis)[0] for key, axis in self.axes.items()}
         for key, axis in self.axes.items():
-            for value in ends(axis):
+            for value in _ends(axis):
                 self.configure(first | {key: value})
         return self.configure(first)
 
 
-def ends(axis: Axis) -> tuple[Any, ...]:
-    """Values of an axis that must be possible."""
-    if isinstance(axis, Among):
+def _ends(axis: Axis) -> tuple[Any, ...]:
+    """The values of an axis that must be valid."""
+    if isinstance(axis, Choice):
         return axis.values
     return (int(axis.low), int(axis.high)) if axis.whole else (axis.low, axis.high)

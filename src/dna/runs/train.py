@@ -179,9 +179,8 @@ class Run:
         if fresh:
             with dumping(self.folder.path, self.iteration):
                 steps = self.collector.warm_up(lambda: bool(stop_requested(self.world, stop)))
-        if stop_requested(
-            self.world, stop
-        ):  # nothing new was learned, so there is nothing to save
+        if stop_requested(self.world, stop):
+            # Nothing was learned, so there is nothing to save.
             raise self._stopped(stop)
         self.machine.begin(self.resumes, steps)
 

@@ -278,10 +278,8 @@ def test_episodes_are_counted_in_the_order_of_one_rank():
 
 
 def test_the_first_decides_or_refuses_for_all():
-    assert (
-        on_ranks(2, lambda world: on_rank_zero(world, lambda: [world.rank, "x"]))
-        == [[0, "x"]] * 2
-    )
+    answers = on_ranks(2, lambda world: on_rank_zero(world, lambda: [world.rank, "x"]))
+    assert answers == [[0, "x"]] * 2
 
     def refuse(world):
         def decide():

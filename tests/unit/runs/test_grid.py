@@ -12,7 +12,7 @@ from dna.common.errors import BadInput, MissingExtra, StorageFailure
 from dna.common.lock import locked
 from dna.common.process import Ended
 from dna.config.overrides import digest
-from dna.config.search_space import Among, Between, as_words, grid, label, split
+from dna.config.search_space import Choice, Range, as_words, grid, label, split
 from dna.runs.folder import RunFolder
 from dna.runs.sweeps.grid import Point, Sweep, ranked, remember, row, table, write_results
 from dna.runs.sweeps.objectives import Objective, average, objective, read_curve, standard_error
@@ -45,7 +45,7 @@ def axis(text):
     ],
 )
 def test_lists_and_ranges_with_points(text, values):
-    assert axis(text) == Among(values)
+    assert axis(text) == Choice(values)
     assert [type(v) for v in axis(text).values] == [type(v) for v in values]
 
 
@@ -61,9 +61,9 @@ def test_points_are_even_in_the_logarithm_from_a_ratio_of_ten():
 @pytest.mark.parametrize(
     ("text", "between"),
     [
-        ("1e-4..1e-3", Between(1e-4, 1e-3, whole=False)),
-        ("1..8", Between(1, 8, whole=True)),
-        ("1..8.0", Between(1, 8, whole=False)),
+        ("1e-4..1e-3", Range(1e-4, 1e-3, whole=False)),
+        ("1..8", Range(1, 8, whole=True)),
+        ("1..8.0", Range(1, 8, whole=False)),
     ],
 )
 def test_ranges_for_a_search(text, between):

@@ -16,7 +16,7 @@ from dna.common.lock import locked
 from dna.common.storage import read_json, write, write_json
 from dna.config import Config
 from dna.config.overrides import digest
-from dna.config.search_space import label, shown
+from dna.config.search_space import label, value_text
 from dna.runs.folder import RunFolder
 from dna.runs.sweeps.objectives import Average, Objective, average, read_curve, standard_error
 from dna.runs.sweeps.pool import run_all
@@ -158,7 +158,7 @@ def table(rows: Sequence[Mapping[str, Any]], objective: Objective) -> list[dict[
         cells = {"": str(number)}
         if "trial" in item:
             cells["trial"] = str(item["trial"])
-        cells |= {key: shown(value) for key, value in item["changes"].items()}
+        cells |= {key: value_text(value) for key, value in item["changes"].items()}
         if objective.kind != "score":
             cells[objective.name] = plus_minus(item["value"], item["value_error"])
         cells["score"] = plus_minus(item["score"], item["standard_error"])
@@ -180,7 +180,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         ({"trial": item["trial"]} if "trial" in item else {})
         | {
-            key: shown(v) if isinstance(v, list | dict) else v
+            key: value_text(v) if isinstance(v, list | dict) else v
             for key, v in item["changes"].items()
         }
         | {name: item[name] for name in numbers}

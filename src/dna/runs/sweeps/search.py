@@ -17,7 +17,7 @@ from dna.common.errors import BadInput, MissingExtra, Preempted
 from dna.common.lock import locked
 from dna.common.randomness import integer
 from dna.common.storage import read, write
-from dna.config.search_space import Among, Axis, Space
+from dna.config.search_space import Axis, Choice, Space
 from dna.runs.sweeps.grid import Point, Sweep, Told, going_on, remember, row, write_results
 from dna.runs.sweeps.objectives import Curve, average, read_curve
 from dna.runs.sweeps.pool import Pool, drive
@@ -70,7 +70,7 @@ class Study:
     def changes(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as settings; one of several values is kept as its JSON."""
         return {
-            key: json.loads(params[key]) if isinstance(axis, Among) else params[key]
+            key: json.loads(params[key]) if isinstance(axis, Choice) else params[key]
             for key, axis in self.axes.items()
             if key in params
         }
@@ -104,7 +104,7 @@ class Study:
 
 def _distribution(optuna: Any, axis: Axis) -> Any:
     kinds = optuna.distributions
-    if isinstance(axis, Among):
+    if isinstance(axis, Choice):
         return kinds.CategoricalDistribution([json.dumps(value) for value in axis.values])
     if axis.whole:
         return kinds.IntDistribution(int(axis.low), int(axis.high), log=axis.logarithmic)

@@ -1,5 +1,12 @@
-# Everything a developer or a first visitor types. Needs Python 3.11 or newer and make.
-PYTHON ?= python3.11
+# Commands for users and developers. Needs make and Python 3.11 or newer, 3.11 preferred.
+# A candidate must run (a pyenv shim may exist for a version that is not active) and have venv.
+SUITABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,\
+	$(shell $(name) -c '$(SUITABLE)' >/dev/null 2>&1 && echo $(name))))
+# $(call venv,FOLDER): the command that creates a virtual environment, unless it exists.
+venv = $(if $(wildcard $(1)/bin/python),,$(or $(PYTHON),\
+	$(error no Python 3.11 or newer with venv found: install python3.11 and python3.11-venv, \
+	or set PYTHON=/path/to/python)) -m venv $(1))
 BIN := .venv/bin
 DEMO := runs/demo
 CHROMIUM := /usr/bin/chromium
@@ -9,12 +16,12 @@ CHROMIUM := /usr/bin/chromium
 install: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(call venv,.venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
-demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluate, draw, film
+demo: install  ## train DNA on MinAtar/Breakout for about three minutes; evaluate, plot, record
 	@$(BIN)/dna train MinAtar/Breakout-v1 --interactions 800000 --out $(DEMO) --restart
 	@$(BIN)/dna eval $(DEMO) --episodes 100 --random
 	@$(BIN)/dna plot $(DEMO)
@@ -23,8 +30,8 @@ demo: install  ## train DNA on MinAtar/Breakout for about three minutes, evaluat
 	@echo "Results are in $(DEMO): curve.png, episode.mp4, eval.json, policy/, metrics.jsonl, tensorboard/"
 	@echo "Three commands to try next:"
 	@echo "  $(BIN)/dna train CartPole-v1                            # about a minute"
-	@echo "  $(BIN)/dna train MinAtar/Asterix-v1 --algo ppo          # the rival on another game"
-	@echo "  $(BIN)/dna show minatar.dna --diff minatar.ppg          # what makes DNA DNA"
+	@echo "  $(BIN)/dna train MinAtar/Asterix-v1 --algo ppo          # PPO on another game"
+	@echo "  $(BIN)/dna show minatar.dna --diff minatar.ppg          # how DNA differs from PPG"
 
 browser:  ## Debian's Chromium, for the tests of `dna report` and `dna watch`
 	@if [ -x $(CHROMIUM) ]; then :; \
@@ -41,13 +48,13 @@ test: install browser  ## a few minutes on two cores; `make test-all` runs the l
 long: install browser  ## more cases of what `make test` covers: faults, ranks, Ray, browsers
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'long and not slow and not worlds'
 
-slow: install  ## the learning runs
+slow: install  ## training runs that must reach a score: minutes
 	$(BIN)/python -m pytest -m slow
 
-worlds: install  ## 81 games and tasks through a DNA iteration, snapshots, parity: minutes
+worlds: install  ## 81 environments: one iteration, snapshots, parity: minutes
 	$(BIN)/python -m pytest -m worlds
 
-torture: install  ## everything that can go wrong, on purpose: half an hour, docs/reliability.md
+torture: install  ## fault injection (docs/reliability.md): half an hour
 	PYTHONPATH=tools:tests $(BIN)/python -m torture --json benchmarks/results/torture.json
 
 test-all: test long worlds slow torture
@@ -66,12 +73,12 @@ format: install
 peers: .venv-peers/installed  ## the libraries that `dna bench --against` compares with
 
 .venv-peers/installed: benchmarks/peers/requirements.txt
-	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	$(call venv,.venv-peers)
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
-bench: install peers  ## speed beside the peers and the machine's limit: an hour, nothing beside it
+bench: install peers  ## speed compared with peers and the machine's limit: an hour on an idle machine
 	$(BIN)/dna bench atari --against sb3,cleanrl-style --out benchmarks/results/atari.json
 	$(BIN)/dna bench mujoco --against sb3,sbx,cleanrl-style --out benchmarks/results/mujoco.json
 	$(BIN)/dna bench minatar --against sb3 --out benchmarks/results/minatar.json
@@ -81,7 +88,7 @@ bench: install peers  ## speed beside the peers and the machine's limit: an hour
 	$(BIN)/python benchmarks/atari_backends.py
 	$(BIN)/python benchmarks/tables.py
 
-screenshots: install browser  ## docs/img of `dna report` and `dna watch`, from real runs: minutes
+screenshots: install browser  ## pictures of `dna report` and `dna watch` for docs/img: minutes
 	$(BIN)/python benchmarks/screenshots.py
 
 docs: install  ## the site, in build/site; links, symbols and code blocks are checked

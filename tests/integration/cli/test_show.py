@@ -1,10 +1,13 @@
-"""`dna show` of the paper's tables and of the profile; `dna list presets`; `--profile`."""
+"""`dna show`: tables of the paper, the profile, help on settings; `dna list presets`."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from dna.cli import main
+from dna.config.describe import settings
 from dna.config.presets import FAMILIES, PRESETS
 from dna.config.presets.tables import TABLES
 
@@ -68,6 +71,10 @@ def test_a_preset_of_atari_shows_its_games_settings(capsys):
         (["show", "tabel1"], "did you mean 'table1'?"),
         (["show", "tuned.dna", "--diff", "as_rnu"], "did you mean 'as_run'?"),
         (["show", "table1", "--diff", "as_run"], "--diff"),
+        (["show"], "dna list presets"),
+        (["show", "--help-settings", "epcohs"], "did you mean 'epochs'?"),
+        (["show", "--help-settings", "--diff", "as_run"], "--diff"),
+        (["train", "ALE/Pong-v5", "xyzzy=1"], "dna show --help-settings"),
         (["train", "ALE/Pong-v5", "--profile", "asrun"], "did you mean 'as_run'?"),
         (["train", "ALE/Pong-v5", "--profile", "pr"], "known: as_run"),
         (["train", "ALE/Pong-v5", "--profile", "as_run", "--config", "c.json"], "--config"),
@@ -95,3 +102,34 @@ def test_presets_are_listed_by_family(capsys):
     assert all(len(line.rstrip()) <= 80 for line in lines)
     for family in FAMILIES.values():
         assert any(line.startswith(family.about) for line in lines)
+
+
+def test_help_on_settings_describes_every_one_of_them(capsys):
+    lines = said(capsys, "show", "--help-settings").splitlines()
+    for setting in settings():
+        default = (
+            setting.default if setting.default == "required" else f"default: {setting.default}"
+        )
+        line = f"  {setting.path}  {setting.values}  [{default}]"
+        assert lines[lines.index(line) + 1].strip() == setting.description
+    assert any(line.startswith("Phase distil: ") for line in lines)
+
+
+def test_help_on_settings_is_filtered_by_a_word(capsys):
+    lines = said(capsys, "show", "--help-settings", "GAMMA").splitlines()
+    assert lines[1].split()[0] == "returns.gamma"
+    assert len(lines) < 20
+    tree = json.loads(said(capsys, "show", "--help-settings", "sgd.epochs", "--json"))
+    paths = [row["path"] for row in tree if row["path"].endswith(".sgd.epochs")]
+    assert {"policy.sgd.epochs", "value.sgd.epochs", "distil.sgd.epochs"} <= set(paths)
+    assert set(tree[0]) == {"path", "values", "default", "description"}
+
+
+def test_help_on_settings_loads_neither_torch_nor_gymnasium():
+    code = (
+        "import sys; from dna.cli import main\n"
+        "assert main(['show', '--help-settings', 'sgd']) == 0\n"
+        "assert not {'torch', 'gymnasium', 'numpy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -62,12 +62,6 @@ def test_a_command_in_a_document_is_one_that_exists(line, capsys, tmp_path, monk
         assert all(option in text for option in options)
 
 
-def test_every_verb_is_shown_in_the_readme():
-    text = (ROOT / "README.md").read_text()
-    verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
-    assert verbs == {v for v in verbs if f"dna {v} " in text}
-
-
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_relative_links_lead_somewhere(path):
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())

@@ -105,9 +105,8 @@ def test_a_film_that_is_cut_says_so_and_plain_ones_are_bare(tmp_path, capsys):
     untrained(tmp_path / "run", settings("CartPole-v1"))
     run = str(tmp_path / "run")
     assert main(["record", run, "--frames", "4", "--plain"]) == 0
-    assert (
-        "4 frames, score 4.00 so far: the film was cut after 4 steps" in capsys.readouterr().out
-    )
+    printed = capsys.readouterr().out
+    assert "4 frames, score 4.00 so far: the video was cut after 4 steps" in printed
     frames = decoded(tmp_path / "run" / "episode.mp4")
     assert [frame.shape for frame in frames] == [(400, 600, 3)] * 4
     for words in (["--out", "x.avi"], ["--out", "x.gif", "--format", "mp4"]):

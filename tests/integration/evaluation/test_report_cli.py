@@ -113,8 +113,8 @@ def test_a_film_is_put_inside(trained, tmp_path):
     [
         (["{tmp}/nothing"], 2, "no run here"),
         (["{run}", "--out", "{tmp}/a.txt"], 2, "must end in .html"),
-        (["{damaged}"], 6, "metrics.jsonl: line 1 is not one of a run's"),
-        (["{experiment}", "{run}"], 2, "an experiment has a page of its own"),
+        (["{damaged}"], 6, "metrics.jsonl: line 1 is not a row of numbers"),
+        (["{experiment}", "{run}"], 2, "an experiment has its own page"),
     ],
 )
 def test_what_cannot_be_reported_is_one_line(trained, tmp_path, capsys, words, code, said):

@@ -15,19 +15,30 @@ from dna.common.storage import write_json
 from dna.config.overrides import tweak
 from dna.config.presets import for_environment
 from dna.evaluation.plots import COLORS
-from dna.evaluation.report import formats
-from dna.evaluation.report.about import preset_of, settings, written
-from dna.evaluation.report.columns import Columns
-from dna.evaluation.report.curves import noise
-from dna.evaluation.report.data import RunData, find_runs
-from dna.evaluation.report.experiment import Experiment
-from dna.evaluation.report.groups import by_environment, lines_of
-from dna.evaluation.report.markup import Html, el, escape, table
+from dna.evaluation.report import markup
+from dna.evaluation.report.charts import (
+    NICE,
+    Curve,
+    Line,
+    Look,
+    Scale,
+    chart,
+    covering,
+    curve,
+    envelope,
+    log_ticks,
+    mean_of,
+    nice_ticks,
+    path,
+    places,
+    thin,
+)
+from dna.evaluation.report.curves import lines_of, noise
+from dna.evaluation.report.data import Columns, RunData, by_environment, find_runs
+from dna.evaluation.report.experiment import ExperimentFolder
+from dna.evaluation.report.facts import preset_of, settings, written
+from dna.evaluation.report.markup import Html, el, escape, markdown, table
 from dna.evaluation.report.page import _resource, document, experiment_parts, page_of, run_parts
-from dna.evaluation.report.scale import NICE, Scale, covering, log_ticks, nice_ticks
-from dna.evaluation.report.series import Curve, curve, envelope, mean_of, places, thin
-from dna.evaluation.report.svg import Line, Look, chart, path
-from dna.evaluation.report.tables import markdown
 from dna.runs.folder import RunFolder
 from helpers import tiny
 
@@ -350,7 +361,7 @@ def test_a_line_that_is_being_written_is_left_for_the_next_time(tmp_path):
 def test_a_damaged_line_is_an_error_that_names_it(tmp_path, line):
     file = tmp_path / "metrics.jsonl"
     file.write_text('{"interactions": 1}\n' + line + "\n")
-    with pytest.raises(StorageFailure, match=r"metrics.jsonl: line 2 is not one of a run's"):
+    with pytest.raises(StorageFailure, match=r"metrics.jsonl: line 2 is not a row of numbers"):
         Columns(file).refresh()
 
 
@@ -427,7 +438,7 @@ def test_without_a_preset_the_settings_stand_alone(tmp_path):
 
 def test_the_preset_itself_differs_in_nothing(tmp_path):
     run = RunData.of(made(tmp_path / "run", for_environment("CartPole-v1")))
-    assert "Exactly the preset" in settings(by_environment([run])).body
+    assert "Equal to the preset" in settings(by_environment([run])).body
 
 
 @pytest.mark.parametrize(
@@ -486,11 +497,11 @@ def test_an_experiments_page(tmp_path):
     body = text.partition("<body>")[2].partition("<script>")[0]
     for words in ("proxy: not the paper&#x27;s games", "C035", "not held", "more is worse",
                   "data:image/png;base64,", "<strong>x</strong>", "1|2", "fig:epochs",
-                  "1 folder of them no longer there", "1 not finished"):  # fmt: skip
+                  "1 folder of them deleted", "1 not finished"):  # fmt: skip
         assert words in body, words
     assert "<script" not in body
     assert "onerror=&quot;" in body
-    ids = [part.id for part in experiment_parts(Experiment.of(tmp_path))[1]]
+    ids = [part.id for part in experiment_parts(ExperimentFolder.of(tmp_path))[1]]
     assert ids == ["head", "nav", "verdicts", "figures", "tables", "learning", "runs"]
 
 
@@ -502,7 +513,7 @@ def test_an_experiment_names_what_failed_and_which_run_is_which(tmp_path):
         "failed": [f"PPO in CartPole-v1, seed 1: {HOSTILE}", "PPO in CartPole-v1, seed 2: no"],
     }  # fmt: skip
     write_json(tmp_path / "experiment.json", tree)
-    parts = {part.id: part.html for part in experiment_parts(Experiment.of(tmp_path))[1]}
+    parts = {part.id: part.html for part in experiment_parts(ExperimentFolder.of(tmp_path))[1]}
     assert "2 runs failed" in parts["head"]
     runs = parts["runs"]
     assert "<code>3f2a9c01d4e5</code>" in runs
@@ -562,18 +573,18 @@ def test_markdown_is_escaped_before_it_is_read():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (formats.number(14.0812), "14.1"),
-        (formats.number(-0.01443), "−0.0144"),
-        (formats.number(1240.3), "1,240"),
-        (formats.number(2.13e-5), "2.13e−5"),
-        (formats.number(None), "–"),
-        (formats.short(300_000), "300 k"),
-        (formats.short(1_500_000), "1.5 M"),
-        (formats.duration(245), "4 min 05 s"),
-        (formats.duration(7800), "2 h 10 min"),
-        (formats.size(41_200), "41 kB"),
-        (formats.percent(0.374), "37 %"),
-        (formats.percent(0.0374), "3.7 %"),
+        (markup.number(14.0812), "14.1"),
+        (markup.number(-0.01443), "−0.0144"),
+        (markup.number(1240.3), "1,240"),
+        (markup.number(2.13e-5), "2.13e−5"),
+        (markup.number(None), "–"),
+        (markup.short(300_000), "300 k"),
+        (markup.short(1_500_000), "1.5 M"),
+        (markup.duration(245), "4 min 05 s"),
+        (markup.duration(7800), "2 h 10 min"),
+        (markup.size(41_200), "41 kB"),
+        (markup.percent(0.374), "37 %"),
+        (markup.percent(0.0374), "3.7 %"),
     ],
 )
 def test_numbers_for_people(text, expected):

@@ -1,22 +1,32 @@
-"""The page's sections that are charts: learning, phases, gradient noise."""
+"""Sections of the page with charts of the metrics: learning curves, phases, gradient noise."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from dna.evaluation.plots import random_score
-from dna.evaluation.report.data import RunData
-from dna.evaluation.report.groups import Group, curve_of, lines_of
-from dna.evaluation.report.markup import Html, el, folded, join
-from dna.evaluation.report.series import LARGEST, Array, Curve, envelope, places
-from dna.evaluation.report.svg import Line, Look, chart
+from dna.evaluation.report.charts import (
+    LARGEST,
+    MOST,
+    Curve,
+    Line,
+    Look,
+    chart,
+    curve,
+    envelope,
+    mean_of,
+    places,
+    room,
+    thin,
+)
+from dna.evaluation.report.data import Array, Group, RunData
+from dna.evaluation.report.markup import Html, PageSection, el, folded, join
 
 #: Points of a curve in a small chart.
 SMALL = 200
-#: Metrics of a phase that are looked at when something is wrong.
-SELDOM = ("gradient_norm", "learning_rate")
-#: What metrics mean, for the captions.
+#: Metrics of a phase that matter only when something is wrong.
+FOLDED = ("gradient_norm", "learning_rate")
+#: Captions of the metrics.
 ABOUT = {
     "score": "mean of the last 100 episodes",
     "length": "of the last 100 episodes, in steps",
@@ -33,25 +43,49 @@ ABOUT = {
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page; `body` is markup."""
-
-    id: str
-    title: str
-    body: Html
+def curve_of(run: RunData, key: str, *, log: bool = False) -> Curve:
+    """Return a metric of a run over its interactions."""
+    return curve(*run.metrics.when_due(key), log=log)
 
 
-def learning(groups: dict[str, list[Group]]) -> Section | None:
-    """The score over interactions, one chart per environment."""
+def lines_of(
+    groups: list[Group], key: str, *, log: bool = False, most: int = MOST
+) -> list[Line]:
+    """Return the lines of a metric: one per seed, and each group's mean and standard error."""
+    points = room(sum(len(group.runs) + 3 for group in groups), most)
+    return [line for group in groups for line in _lines(group, key, log, points)]
+
+
+def _lines(group: Group, key: str, log: bool, points: int) -> list[Line]:
+    curves = [(run.seed, curve_of(run, key, log=log)) for run in group.runs]
+    known = [(seed, one) for seed, one in curves if not one.empty]
+    if not known:
+        return []
+    if len(group.runs) == 1:
+        (seed, only), *_ = known
+        return [Line(group.name, thin(only, points), group.color, note=f"seed {seed}")]
+    seeds = [
+        Line(f"{group.name} seed {seed}", thin(one, points), group.color, "seed")
+        for seed, one in known
+    ]
+    mean = mean_of([one for _, one in known], points, log=log) if len(known) > 1 else None
+    if mean is None or mean.curve.empty:
+        return [Line(line.name, line.curve, line.color) for line in seeds]
+    note = f"{'geometric mean' if log else 'mean'} of {len(known)} seeds"
+    band = (mean.low, mean.high)
+    return [*seeds, Line(group.name, mean.curve, group.color, band=band, note=note)]
+
+
+def learning(groups: dict[str, list[Group]]) -> PageSection | None:
+    """Show the score over interactions, one chart per environment."""
     parts = [_learning(env, found, len(groups) == 1) for env, found in groups.items()]
     body = [part for part in parts if part]
     if not body:
         return None
     several = any(len(g.runs) > 1 for found in groups.values() for g in found)
-    note = "Thin lines are seeds, thick lines their mean, the band its standard error."
+    note = "Thin lines are seeds, thick lines their means, bands the standard errors."
     lead = el("p", note, class_="lead") if several else ""
-    return Section("learning", "Learning curves", join([lead, *body]))
+    return PageSection("learning", "Learning curves", join([lead, *body]))
 
 
 def _learning(env: str, groups: list[Group], alone: bool) -> Html:
@@ -72,7 +106,7 @@ def _random(runs: Iterable[RunData]) -> float | None:
 
 
 def _small(groups: list[Group], keys: Iterable[str]) -> Html:
-    """Small charts side by side."""
+    """Return small charts side by side."""
     charts = []
     for key in keys:
         look = Look(key, ABOUT.get(key.rpartition("/")[2], ""))
@@ -81,23 +115,23 @@ def _small(groups: list[Group], keys: Iterable[str]) -> Html:
     return el("div", *shown, class_="grid-of-charts") if shown else Html("")
 
 
-def phases(groups: dict[str, list[Group]]) -> Section | None:
-    """Every phase's loss and what it reports beside, phase after phase."""
+def phases(groups: dict[str, list[Group]]) -> PageSection | None:
+    """Show the loss and the other metrics of every phase."""
     parts: list[Html] = []
     for env, found in groups.items():
         keys = _phase_metrics(found)
-        seldom = [key for key in keys if key.rpartition("/")[2] in SELDOM]
-        often = _small(found, [key for key in keys if key not in seldom])
-        rest = _small(found, seldom)
+        folded_keys = [key for key in keys if key.rpartition("/")[2] in FOLDED]
+        often = _small(found, [key for key in keys if key not in folded_keys])
+        rest = _small(found, folded_keys)
         if often or rest:
             head = el("h3", env) if len(groups) > 1 else Html("")
             more = folded("Gradient norms and learning rates", rest) if rest else Html("")
             parts += [head, often, more]
-    return Section("phases", "Phases", join(parts)) if parts else None
+    return PageSection("phases", "Phases", join(parts)) if parts else None
 
 
 def _phase_metrics(groups: list[Group]) -> list[str]:
-    """Names of all metrics, in the order of the phases, each loss first."""
+    """Return the names of all metrics, phase by phase, each loss first."""
     names = dict.fromkeys(p.name for group in groups for p in group.runs[0].config.phases)
     runs = [run for group in groups for run in group.runs]
     found: list[str] = []
@@ -107,8 +141,8 @@ def _phase_metrics(groups: list[Group]) -> list[str]:
     return found
 
 
-def noise(groups: dict[str, list[Group]]) -> Section | None:
-    """σ and B_simple of every phase, where `--noise` measured them."""
+def noise(groups: dict[str, list[Group]]) -> PageSection | None:
+    """Show σ and B_simple of every phase, if `--noise` measured them."""
     parts: list[Html] = []
     for env, found in groups.items():
         for group in found:
@@ -120,16 +154,16 @@ def noise(groups: dict[str, list[Group]]) -> Section | None:
     if not parts:
         return None
     note = (
-        "σ² = B_simple is the mini-batch at which noise and gradient are of one length. A gap "
-        "is a measurement in which noise drowned the gradient, or was too small to tell."
+        "σ² = B_simple is the mini-batch size at which noise and gradient are equally large. A "
+        "gap is a measurement in which the noise hid the gradient or was too small to measure."
     )
     if any(len(group.runs) == 1 for found in groups.values() for group in found):
-        note += " An interval without an upper bound, or from zero, reaches the chart's edge."
-    return Section("noise", "Gradient noise", join([el("p", note, class_="lead"), *parts]))
+        note += " An interval without an upper or lower bound reaches the edge of the chart."
+    return PageSection("noise", "Gradient noise", join([el("p", note, class_="lead"), *parts]))
 
 
 def _sigma(group: Group) -> Html:
-    """One line per phase; seeds thin."""
+    """Chart σ of every phase."""
     names = [phase.name for phase in group.runs[0].config.phases]
     as_phases = [Group(name, i, group.runs) for i, name in enumerate(names)]
     lines = [
@@ -141,7 +175,7 @@ def _sigma(group: Group) -> Html:
 
 
 def _b_simple(group: Group) -> Html:
-    """B_simple of every phase, of a single run with its interval; dashed, the mini-batch."""
+    """Chart B_simple of every phase, for a single run with its interval; dashed: batches."""
     lines: list[Line] = []
     for i, phase in enumerate(group.runs[0].config.phases):
         key = f"noise/{phase.name}/b_simple"
@@ -158,7 +192,7 @@ def _b_simple(group: Group) -> Html:
 
 
 def _with_interval(name: str, color: int, run: RunData, key: str) -> list[Line]:
-    """A single run's curve; where it has no value, its interval may still say something."""
+    """Return a single run's curve; its interval may be known even where it has no value."""
     middle = curve_of(run, key, log=True)
     keep = places(middle.y, SMALL)
     band = envelope(*_interval(run, key), keep)
@@ -167,8 +201,9 @@ def _with_interval(name: str, color: int, run: RunData, key: str) -> list[Line]:
 
 
 def _interval(run: RunData, key: str) -> tuple[Array, Array]:
-    """Its ends; NaN where none was measured, 0 and ∞ where there is no lower or upper one."""
-    low, high = (run.metrics.when_due(f"{key}{end}")[1] for end in ("_low", "_high"))
+    """Return an interval's ends: NaN if not measured, 0 or ∞ if unbounded."""
+    low = run.metrics.when_due(f"{key}_low")[1]
+    high = run.metrics.when_due(f"{key}_high")[1]
     known = low < LARGEST  # NaN is not
     low = np.where(low > 1 / LARGEST, low, 0.0)
     high = np.where(high < LARGEST, high, np.inf)

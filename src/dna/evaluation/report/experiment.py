@@ -1,4 +1,4 @@
-"""An experiment's folder as a page: verdicts, figures, tables, and curves arm by arm."""
+"""Sections of an experiment's page: verdicts, figures, tables and curves of every arm."""
 
 import base64
 from collections.abc import Iterator
@@ -10,21 +10,27 @@ from pydantic import BaseModel, ValidationError
 
 from dna.common.errors import BadInput, StorageFailure
 from dna.common.storage import read_json
-from dna.evaluation.report import formats
-from dna.evaluation.report.curves import ABOUT, SMALL, Section
-from dna.evaluation.report.data import RunData, bytes_of
-from dna.evaluation.report.groups import Group, lines_of
-from dna.evaluation.report.markup import Html, el, folded, join, table
-from dna.evaluation.report.svg import Look, chart
-from dna.evaluation.report.tables import markdown
+from dna.evaluation.report.charts import Look, chart
+from dna.evaluation.report.curves import ABOUT, SMALL, lines_of
+from dna.evaluation.report.data import Group, RunData, bytes_of
+from dna.evaluation.report.markup import (
+    Html,
+    PageSection,
+    el,
+    folded,
+    join,
+    markdown,
+    number,
+    table,
+)
 from dna.runs.folder import RunFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
-#: Pixels; a picture of fewer would only become coarse if it filled the page.
+#: Narrower pictures (in pixels) would become coarse if they filled the page.
 NARROW = 640
 
 
-class Planned(BaseModel):
+class ExperimentRun(BaseModel):
     """One run of an experiment."""
 
     study: str
@@ -37,7 +43,7 @@ class Planned(BaseModel):
 
 
 class Verdict(BaseModel):
-    """What came of one claim of the paper."""
+    """The verdict on one claim of the paper."""
 
     id: str
     claim: str
@@ -48,39 +54,39 @@ class Verdict(BaseModel):
 
 
 class About(BaseModel):
-    """`experiment.json`."""
+    """The content of `experiment.json`."""
 
     name: str
     title: str
     alias: str = ""
     scale: str = ""
     proxy: bool = False
-    caption: str = ""  # a proxy, shortened runs, arms that lack
+    caption: str = ""  # says if runs are a proxy, shortened or missing
     missing: int = 0
     covers: list[str] = []
-    runs: list[Planned] = []
-    failed: list[str] = []  # run and why, in words
+    runs: list[ExperimentRun] = []
+    failed: list[str] = []  # the run and the reason
     verdicts: list[Verdict] = []
     figures: list[str] = []
     tables: list[str] = []
 
 
 @dataclass
-class Experiment:
-    """An experiment's folder and those of its runs that are still there."""
+class ExperimentFolder:
+    """An experiment's folder, and those of its runs that still exist."""
 
     path: Path
     about: About
     runs: dict[str, RunData] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, path: Path) -> "Experiment":
+    def of(cls, path: Path) -> "ExperimentFolder":
         """Read `experiment.json`, and every run folder that still exists."""
         file = path / "experiment.json"
         try:
             about = About.model_validate(read_json(file))
         except ValidationError as error:
-            place = ".".join(str(word) for word in error.errors()[0]["loc"]) or "it"
+            place = ".".join(str(key) for key in error.errors()[0]["loc"]) or "it"
             raise StorageFailure(f"{file}: not an experiment ({place} is wrong)") from None
         found = cls(path, about)
         for name in dict.fromkeys(planned.folder for planned in about.runs):
@@ -99,29 +105,29 @@ class Experiment:
         return None
 
     def inside(self, names: list[str], ending: str) -> Iterator[tuple[str, bytes]]:
-        """Files of the experiment's own folder; a name that leads out of it is refused."""
+        """Yield files of the experiment's folder; a name that leads out of it is refused."""
         root = self.path.resolve()
         for name in names:
             if "\0" in name or not name.endswith(ending):
                 raise StorageFailure(f"{self.path}: {name!r} is not a name ending in {ending}")
             path = (self.path / name).resolve()
             if not path.is_relative_to(root):
-                raise StorageFailure(f"{self.path}: {name!r} lies outside of the experiment")
+                raise StorageFailure(f"{self.path}: {name!r} is outside of the experiment")
             data = bytes_of(path) if path.is_file() else None
             if data is not None:
                 yield name, data
 
 
 def is_experiment(path: Path) -> bool:
-    """Whether an experiment was written here."""
+    """Return whether a folder holds an experiment."""
     try:
         return (path / "experiment.json").is_file()
     except OSError:  # a name that no file can have
         return False
 
 
-def sections(experiment: Experiment) -> list[Section | None]:
-    """What an experiment's page shows, from the answer to its evidence."""
+def sections(experiment: ExperimentFolder) -> list[PageSection | None]:
+    """Return the sections of the page, from the verdicts to the runs behind them."""
     return [
         verdicts(experiment.about.verdicts),
         figures(experiment),
@@ -131,8 +137,8 @@ def sections(experiment: Experiment) -> list[Section | None]:
     ]
 
 
-def verdicts(found: list[Verdict]) -> Section | None:
-    """The claims, one by one."""
+def verdicts(found: list[Verdict]) -> PageSection | None:
+    """Show the claims and their verdicts."""
     rows = [
         [
             el("code", one.id),
@@ -146,7 +152,7 @@ def verdicts(found: list[Verdict]) -> Section | None:
     ]
     head = ["id", "verdict", "claim", "measured", "paper", "note"]
     body = el("div", table(head, rows, "Verdicts"), class_="verdicts")
-    return Section("verdicts", "The paper's claims", body) if rows else None
+    return PageSection("verdicts", "The paper's claims", body) if rows else None
 
 
 def _chip(status: str) -> str:
@@ -154,34 +160,34 @@ def _chip(status: str) -> str:
     return known.get(status, "not-tested")
 
 
-def figures(experiment: Experiment) -> Section | None:
-    """The experiment's pictures, inside the page."""
+def figures(experiment: ExperimentFolder) -> PageSection | None:
+    """Embed the experiment's figures."""
     parts = []
     for name, data in experiment.inside(experiment.about.figures, ".png"):
         if data.startswith(PNG):
             source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
             title = f"{experiment.about.title}: {name}"
             image = el("img", src=source, alt=title)
-            # Where the screen is narrow it keeps its size, and is moved instead.
+            # On a narrow screen the picture keeps its size and scrolls.
             frame = el(
                 "div", image, class_="scroll", role="region", aria_label=name, tabindex=0
             )
             small = int.from_bytes(data[16:20]) < NARROW
             parts.append(el("figure", frame, class_="picture small" if small else "picture"))
-    return Section("figures", "Figures", join(parts)) if parts else None
+    return PageSection("figures", "Figures", join(parts)) if parts else None
 
 
-def tables(experiment: Experiment) -> Section | None:
-    """The experiment's tables."""
+def tables(experiment: ExperimentFolder) -> PageSection | None:
+    """Show the experiment's tables."""
     parts = []
     for name, data in experiment.inside(experiment.about.tables, ".md"):
         title = Path(name).stem.replace("_", " ")
         parts += [el("h3", title), markdown(data.decode("utf-8", "replace"), title)]
-    return Section("tables", "Tables", join(parts)) if parts else None
+    return PageSection("tables", "Tables", join(parts)) if parts else None
 
 
-def curves(experiment: Experiment) -> Section | None:
-    """The score of every arm, study by study and environment by environment."""
+def curves(experiment: ExperimentFolder) -> PageSection | None:
+    """Chart the score of every arm, by study and environment."""
     arms: dict[tuple[str, str], dict[str, list[RunData]]] = {}
     for one in experiment.about.runs:
         if one.folder in experiment.runs:
@@ -200,7 +206,7 @@ def curves(experiment: Experiment) -> Section | None:
         for study, drawn in charts.items()
         if drawn
     ]
-    return Section("learning", "Learning curves", join(parts)) if parts else None
+    return PageSection("learning", "Learning curves", join(parts)) if parts else None
 
 
 def _arm(
@@ -210,15 +216,15 @@ def _arm(
     return Group(arm, colors.setdefault((study, arm), used), tuple(runs))
 
 
-def _runs(about: About) -> Section | None:
-    """What failed, in plain sight; all that finished, on demand."""
+def _runs(about: About) -> PageSection | None:
+    """List the failed runs, and on demand all finished ones."""
     rows: list[list[Any]] = [
         [
             one.study,
             one.arm,
             one.env,
             str(one.seed),
-            formats.number(one.score),
+            number(one.score),
             el("code", one.digest) if one.digest else "–",
         ]
         for one in about.runs
@@ -231,4 +237,4 @@ def _runs(about: About) -> Section | None:
     if rows:
         every = table(head, rows, "Runs", numeric=(3, 4))
         parts.append(folded(f"All {len(rows)} finished runs", every))
-    return Section("runs", "Runs", join(parts)) if parts else None
+    return PageSection("runs", "Runs", join(parts)) if parts else None

@@ -1,4 +1,4 @@
-"""The page's sections that are words and numbers: runs, time, evaluation, machine, files."""
+"""Sections of the page with tables: runs, time, evaluation, films, settings, machine."""
 
 import base64
 from collections.abc import Iterable
@@ -6,20 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from dna.evaluation.report import formats
-from dna.evaluation.report.curves import SMALL, Section
-from dna.evaluation.report.data import RunData, bytes_of
-from dna.evaluation.report.groups import Group
-from dna.evaluation.report.markup import Html, el, folded, join, table
-from dna.evaluation.report.series import curve, room, thin
-from dna.evaluation.report.svg import Line, Look, chart
+from dna.common.errors import BadInput
+from dna.config import Config, json_tree
+from dna.config.overrides import differences, digest
+from dna.config.presets import family, for_environment
+from dna.evaluation.report import markup
+from dna.evaluation.report.charts import Line, Look, chart, curve, room, thin
+from dna.evaluation.report.curves import SMALL
+from dna.evaluation.report.data import Group, RunData, bytes_of
+from dna.evaluation.report.markup import Html, PageSection, el, folded, join, pairs, table
 
-#: Parts of an iteration below this share of the time are added up.
+#: Parts of an iteration below this share of the time are combined.
 LEAST = 0.005
 
 
-def runs(found: list[RunData]) -> Section | None:
-    """One line per run."""
+def runs(found: list[RunData]) -> PageSection | None:
+    """List the runs."""
     head = ["run", "algorithm", "environment", "seed", "interactions", "episodes", "score"]
     rows = [
         [
@@ -27,25 +29,25 @@ def runs(found: list[RunData]) -> Section | None:
             run.config.algorithm.upper(),
             run.environment,
             str(run.seed),
-            formats.count(run.interactions),
-            formats.count(run.metrics.last("episodes") or 0),
-            formats.number(run.score),
-            formats.duration(run.seconds),
+            markup.count(run.interactions),
+            markup.count(run.metrics.last("episodes") or 0),
+            markup.number(run.score),
+            markup.duration(run.seconds),
             state_chip(run.state),
         ]
         for run in found
     ]
     body = table([*head, "time", "state"], rows, "Runs", numeric=range(3, 8))
-    return Section("runs", "Runs", body) if rows else None
+    return PageSection("runs", "Runs", body) if rows else None
 
 
 def state_chip(state: str) -> Html:
-    """finished, training or not running."""
+    """Return the state of a run as a colored label."""
     return el("span", state, class_=f"chip {state.replace(' ', '-')}")
 
 
-def time(groups: dict[str, list[Group]]) -> Section | None:
-    """Where the wall-clock time went, and the speed over the run."""
+def time(groups: dict[str, list[Group]]) -> PageSection | None:
+    """Show where the wall-clock time went, and the speed over the run."""
     parts: list[Html] = []
     named = sum(len(found) for found in groups.values()) > 1
     for env, found in groups.items():
@@ -55,11 +57,11 @@ def time(groups: dict[str, list[Group]]) -> Section | None:
                 head = el("h3", f"{group.name} on {env}") if named else Html("")
                 both = el("div", split, _speed(group), class_="grid-of-charts two free")
                 parts += [head, both]
-    return Section("time", "Time", join(parts)) if parts else None
+    return PageSection("time", "Time", join(parts)) if parts else None
 
 
 def _split(found: Iterable[RunData]) -> Html:
-    """Seconds of every part over all seeds, largest first."""
+    """Return bars of the seconds of every part over all seeds, largest first."""
     seconds: dict[str, float] = {}
     total = 0.0
     for run in found:
@@ -78,7 +80,7 @@ def _split(found: Iterable[RunData]) -> Html:
         *([("everything else", rest)] if rest >= LEAST * total else []),
     ]
     bars = (_bar(part, spent, spent / total) for part, spent in rows)
-    caption = el("figcaption", el("b", "time/…"), el("span", formats.duration(total)))
+    caption = el("figcaption", el("b", "time/…"), el("span", markup.duration(total)))
     return el("figure", caption, el("ul", *bars, class_="bars"), class_="chart")
 
 
@@ -88,24 +90,24 @@ def _bar(part: str, spent: float, share: float) -> Html:
         "li",
         el("span", part, class_="part"),
         el("svg", rect, class_="bar", aria_hidden="true"),
-        el("span", formats.percent(share), class_="n"),
-        el("span", formats.duration(spent), class_="n soft"),
+        el("span", markup.percent(share), class_="n"),
+        el("span", markup.duration(spent), class_="n soft"),
     )
 
 
 def _speed(group: Group) -> Html:
-    """Interactions per second, seed by seed."""
+    """Chart interactions per second, seed by seed."""
     lines: list[Line] = []
     for run in group.runs:
-        one = curve(run.timings["interactions"], run.timings["rate"])
-        name = f"seed {run.seed}"
+        rate = curve(run.timings["interactions"], run.timings["rate"])
         points = room(len(group.runs), SMALL)
-        lines.append(Line(name, thin(one, points), group.color + len(lines)))
+        color = group.color + len(lines)
+        lines.append(Line(f"seed {run.seed}", thin(rate, points), color))
     return chart(lines, Look("rate", "interactions per second"))
 
 
-def evaluation(found: list[RunData]) -> Section | None:
-    """`eval.json`: fresh episodes, and a random agent beside if it was played."""
+def evaluation(found: list[RunData]) -> PageSection | None:
+    """Show `eval.json`: new episodes of the policy, and of a random agent if it was played."""
     rows = []
     for run in found:
         for who in ("policy", "random"):
@@ -113,19 +115,29 @@ def evaluation(found: list[RunData]) -> Section | None:
             if isinstance(result, dict):
                 name = run.config.algorithm.upper() if who == "policy" else "random agent"
                 rows.append([name, run.environment, str(run.seed), *_played(result)])
-    head = ["who", "environment", "run's seed", "mean", "std", "95 % of the mean", "range"]
-    head += ["episodes", "normalized"]
+    head = [
+        "agent",
+        "environment",
+        "run's seed",
+        "mean",
+        "std",
+        "95 % interval of the mean",
+        "range",
+        "episodes",
+        "normalized",
+    ]
     if all(row[-1] == "–" for row in rows):
-        head, rows = head[:-1], [row[:-1] for row in rows]
+        head.pop()
+        rows = [row[:-1] for row in rows]
     body = table(head, rows, "Evaluation", numeric=range(2, 9))
-    return Section("evaluation", "Evaluation", body) if rows else None
+    return PageSection("evaluation", "Evaluation", body) if rows else None
 
 
 def _played(result: dict[str, Any]) -> list[str]:
     def value(name: str) -> str:
         given = result.get(name)
         known = isinstance(given, int | float)
-        return formats.number(float(given)) if known else "–"  # type: ignore[arg-type]
+        return markup.number(float(given)) if known else "–"  # type: ignore[arg-type]
 
     scaled = "–"
     if "human_normalized" in result:
@@ -137,11 +149,11 @@ def _played(result: dict[str, Any]) -> list[str]:
     return [value("mean"), value("std"), interval, spread, value("episodes"), scaled]
 
 
-def films(found: list[RunData]) -> Section | None:
-    """Recorded episodes, inside the page."""
+def films(found: list[RunData]) -> PageSection | None:
+    """Embed recorded episodes."""
     figures = [_film(run) for run in found if run.film is not None]
     body = el("div", *figures, class_="films")
-    return Section("films", "Recorded episodes", body) if figures else None
+    return PageSection("films", "Recorded episodes", body) if figures else None
 
 
 def _film(run: RunData) -> Html:
@@ -149,8 +161,8 @@ def _film(run: RunData) -> Html:
     title = f"{run.config.algorithm.upper()} on {run.environment}, seed {run.seed}"
     data = bytes_of(run.film)
     if data is None or data[4:8] != b"ftyp":
-        why = "is too large to be put into a page" if data is None else "is not an mp4 film"
-        return el("p", el("code", str(run.film)), f" {why}.")
+        reason = "is too large to embed" if data is None else "is not an mp4 film"
+        return el("p", el("code", str(run.film)), f" {reason}.")
     video = el(
         "video",
         src=f"data:video/mp4;base64,{base64.b64encode(data).decode()}",
@@ -164,15 +176,15 @@ def _film(run: RunData) -> Html:
     return el("figure", video, el("figcaption", title))
 
 
-def checkpoints(found: list[RunData]) -> Section | None:
-    """What of each run was saved, and when."""
+def checkpoints(found: list[RunData]) -> PageSection | None:
+    """List the checkpoints of each run."""
     parts = []
     for run in found:
         rows = [
             [
-                formats.count(one.interactions),
-                formats.number(one.score),
-                formats.size(one.size) if one.size is not None else "not readable",
+                markup.count(one.interactions),
+                markup.number(one.score),
+                markup.size(one.size) if one.size is not None else "not readable",
                 one.saved,
             ]
             for one in run.checkpoints()
@@ -181,4 +193,129 @@ def checkpoints(found: list[RunData]) -> Section | None:
             label = f"{run.path}: {len(rows)} checkpoints, newest {rows[-1][3]}"
             head = ["interactions", "score", "size", "saved"]
             parts.append(folded(label, table(head, rows, label, numeric=range(3))))
-    return Section("checkpoints", "Checkpoints", join(parts)) if parts else None
+    return PageSection("checkpoints", "Checkpoints", join(parts)) if parts else None
+
+
+def settings(groups: dict[str, list[Group]]) -> PageSection | None:
+    """Show every configuration: its differences from the preset, then all settings."""
+    parts = []
+    for env, found in groups.items():
+        for group in found:
+            config = group.runs[0].config
+            head = el("h3", f"{group.name} on {env}")
+            title = f"All settings, digest {digest(config)}"
+            parts.append(join([head, _changes(config), folded(title, _whole(config))]))
+    return PageSection("settings", "Settings", join(parts)) if parts else None
+
+
+def preset_of(config: Config) -> tuple[str, Config] | None:
+    """Return (name, configuration) of the preset that `dna train ENV_ID` uses, if any."""
+    env_id = config.env.id
+    if env_id is None:
+        return None
+    try:
+        preset = for_environment(env_id, config.algorithm)
+    except BadInput:
+        return None
+    return f"{family(env_id)}.{config.algorithm}", preset
+
+
+def _changes(config: Config) -> Html:
+    start = preset_of(config)
+    if start is None:
+        return Html("")
+    name, preset = start
+    changed = differences(config, preset)
+    if not changed:
+        return el("p", "Equal to the preset ", el("code", name), ".", class_="lead")
+    rows = [
+        [el("code", key), written(ours), written(theirs)]
+        for key, (ours, theirs) in changed.items()
+    ]
+    lead = el("p", "Differs from the preset ", el("code", name), " in:", class_="lead")
+    return join([lead, table(["setting", "here", name], rows, f"Differences from {name}")])
+
+
+def _whole(config: Config) -> Html:
+    """Show the phases side by side, then all other settings."""
+    tree = json_tree(config)
+    columns: dict[str, dict[str, Any]] = {}
+    for phase in tree.pop("phases"):
+        sgd = phase.pop("sgd")
+        columns[phase.pop("name")] = phase | {f"sgd.{key}": value for key, value in sgd.items()}
+    keys = dict.fromkeys(key for column in columns.values() for key in column)
+    rows = [
+        [el("code", key), *(written(c[key]) if key in c else "" for c in columns.values())]
+        for key in keys
+    ]
+    return join([table(["phase", *columns], rows, "Phases"), pairs(_leaves(tree))])
+
+
+def _leaves(node: Any, path: str = "") -> Iterable[tuple[str, str]]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}" if path else key)
+    elif node != {}:
+        yield path, written(node)
+
+
+def written(value: Any) -> str:
+    """Format a setting: off, 0.001 → 0, comma-separated lists."""
+    if isinstance(value, dict) and set(value) == {"start", "end"}:
+        return f"{value['start']} → {value['end']}"
+    if isinstance(value, list | tuple):
+        return ", ".join(written(inner) for inner in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if value is None or isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def machine(runs: list[RunData]) -> PageSection | None:
+    """Show the machines and versions; equal ones are shown once."""
+    found: dict[str, tuple[Html, list[RunData]]] = {}
+    for run in runs:
+        if run.machine:
+            text = _machine(run.machine)
+            found.setdefault(text, (text, []))[1].append(run)
+    parts = []
+    for text, same in found.values():
+        head = el("h3", ", ".join(str(run.path) for run in same)) if len(found) > 1 else ""
+        parts.append(join([head, text]))
+    return PageSection("machine", "Machine", join(parts)) if parts else None
+
+
+def _machine(tree: dict[str, Any]) -> Html:
+    rows = [
+        ("processor", f"{tree.get('cpu')}, {tree.get('cores')} cores"),
+        ("device", str(tree.get("gpu") or tree.get("device"))),
+        ("threads", f"torch {tree.get('torch_threads')}, env {tree.get('env_threads')}"),
+        ("resumes", str(tree.get("resumes", 0))),
+        ("exact", _exact(tree)),
+        ("compiled", _listed(tree.get("compiled")) or "nothing"),
+    ]
+    shown = [(name, value) for name, value in rows if "None" not in value]
+    return join([pairs(shown), folded("Versions", pairs(_versions(tree)))])
+
+
+def _exact(tree: dict[str, Any]) -> str:
+    """Return whether resuming was exact, and if not, why."""
+    why = _listed(tree.get("why_not_exact"))
+    known = {True: "yes", False: f"no: {why}" if why else "no"}
+    return known.get(tree.get("exact") is True, "") if "exact" in tree else "None"
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(str(one) for one in value) if isinstance(value, list) else ""
+
+
+def _versions(tree: dict[str, Any]) -> list[tuple[str, str]]:
+    packages = tree.get("versions")
+    known = packages if isinstance(packages, dict) else {}
+    git = tree.get("git")
+    rows = [("python", tree.get("python")), ("platform", tree.get("platform")), *known.items()]
+    if isinstance(git, dict):
+        changed = ", with changes" if git.get("dirty") else ""
+        rows.append(("commit", f"{git.get('commit')}{changed}"))
+    return [(str(name), str(value)) for name, value in rows if value is not None]

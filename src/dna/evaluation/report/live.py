@@ -1,8 +1,8 @@
-"""The same page while runs train, served to this machine only.
+"""Serve the page while runs train, to this machine only.
 
-Bound to 127.0.0.1, and a request must name it: a page elsewhere that has its own name point
-here (DNS rebinding) is refused. Under which port does not matter: that of a tunnel is its own.
-There are two addresses, `/` and `/data`, and no file of any disk is behind them.
+The server binds to 127.0.0.1, and requests must name it in their Host header: a foreign page
+whose name resolves to this address (DNS rebinding) is refused. The port in the header is free,
+because a tunnel has its own. Only `/` and `/data` exist, and no file is served.
 """
 
 import json
@@ -16,12 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 from dna.common.errors import BadInput, DnaError
 from dna.evaluation.report.data import RunData, find_runs
 from dna.evaluation.report.markup import el
-from dna.evaluation.report.page import Part, document, run_parts, state_of
+from dna.evaluation.report.page import PagePart, document, run_parts, state_of
 
 HOST = "127.0.0.1"
-#: What the browser of this machine, or the near end of a tunnel, calls us.
-NAMED = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
-#: Beside the page's own policy, which cannot forbid frames.
+#: Accepted Host headers: of a browser on this machine, or of the near end of a tunnel.
+HOST_HEADER = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+#: In addition to the page's Content-Security-Policy, which cannot forbid frames.
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -33,28 +33,28 @@ HEADERS = {
 
 
 class Live:
-    """Runs of a folder, read on at every look; new seeds join, a restarted run begins anew."""
+    """The runs of a folder, refreshed at every request; new and restarted runs are noticed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lock = Lock()  # requests come in threads
+        self.lock = Lock()  # every request has its own thread
         self.known: dict[Path, tuple[tuple[int, int], RunData]] = {}
-        self._refresh()  # a folder without a run is refused at once
+        self._refresh()  # refuse a folder without a run at once
 
     def _refresh(self) -> list[RunData]:
         runs = []
         for path in find_runs(self.path):
-            there = (path / "config.json").stat()
-            mark = (there.st_mtime_ns, there.st_size)
-            if path not in self.known or self.known[path][0] != mark:
-                self.known[path] = mark, RunData.of(path)
+            stat = (path / "config.json").stat()
+            version = (stat.st_mtime_ns, stat.st_size)
+            if path not in self.known or self.known[path][0] != version:
+                self.known[path] = (version, RunData.of(path))
             run = self.known[path][1]
             run.refresh()
             runs.append(run)
         return runs
 
-    def look(self) -> tuple[str, str, list[Part]]:
-        """(title, state, parts); what cannot be read is said in their place."""
+    def look(self) -> tuple[str, str, list[PagePart]]:
+        """Return (title, state, parts); an error is shown in place of the parts."""
         with self.lock:
             try:
                 runs = self._refresh()
@@ -63,26 +63,27 @@ class Live:
             except (DnaError, OSError) as error:
                 text = str(error) if isinstance(error, DnaError) else type(error).__name__
                 head = el("header", el("h1", "Not readable"), el("p", text), id="head")
-                return str(self.path), "not readable", [Part("head", head)]
+                return str(self.path), "not readable", [PagePart("head", head)]
 
     def page(self) -> str:
-        """The whole document."""
+        """Return the whole document."""
         title, _, parts = self.look()
         return document(title, parts, live=True)
 
     def data(self, have: set[str]) -> str:
-        """What has changed since the page that has these hashes, as JSON."""
+        """Return the parts that are not among these hashes, as JSON."""
         title, state, parts = self.look()
-        told = [
-            {"id": part.id, "hash": part.hash}
-            | ({} if part.hash in have else {"html": str(part.written)})
-            for part in parts
-        ]
-        return json.dumps({"title": title, "state": state, "parts": told})
+        changes = []
+        for part in parts:
+            entry = {"id": part.id, "hash": part.hash}
+            if part.hash not in have:
+                entry["html"] = str(part.written)
+            changes.append(entry)
+        return json.dumps({"title": title, "state": state, "parts": changes})
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on this machine's own address only."""
+    """An HTTP server that listens on the loopback address only."""
 
     daemon_threads = True
 
@@ -95,24 +96,26 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to type into a browser."""
+        """The URL of the page."""
         return f"http://{HOST}:{self.server_port}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: a reader who hangs up, or sends no HTTP, is not worth a traceback."""
+        """Ignore clients that disconnect or do not speak HTTP."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET of `/` and of `/data`; everything else is refused."""
+    """Answers GET of `/` and `/data`, and refuses everything else."""
 
-    server_version, sys_version = "dna", ""
-    error_message_format, error_content_type = "%(code)d %(message)s\n", "text/plain"
+    server_version = "dna"
+    sys_version = ""
+    error_message_format = "%(code)d %(message)s\n"
+    error_content_type = "text/plain"
     timeout = 20  # seconds a client may take for its request
     server: Server
 
     def do_GET(self) -> None:
-        """The page, or what has changed of it."""
-        if not self._for_us():
+        """Send the page, or what has changed of it."""
+        if not self._is_local():
             return self.send_error(403, "Not for this host")
         try:
             url = urlsplit(self.path)
@@ -126,9 +129,9 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send_error(404, "Not found")
 
-    def _for_us(self) -> bool:
+    def _is_local(self) -> bool:
         hosts = self.headers.get_all("Host") or []
-        return len(hosts) == 1 and NAMED.fullmatch(hosts[0]) is not None
+        return len(hosts) == 1 and HOST_HEADER.fullmatch(hosts[0]) is not None
 
     def _refuse(self) -> None:
         self.send_error(405, "Only GET")
@@ -136,14 +139,14 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 
     def end_headers(self) -> None:
-        """Every answer carries the same protection."""
+        """Add the protective headers to every response."""
         for name, value in HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
 
     def _send(self, text: str, kind: str) -> None:
         data = text.encode()
-        with suppress(BrokenPipeError, ConnectionResetError):  # the reader has gone
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client has gone
             self.send_response(200)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(data)))
@@ -151,4 +154,4 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the terminal belongs to the address."""
+        """Log nothing: the terminal shows the address."""

@@ -23,7 +23,7 @@ from dna.config.overrides import parse_overrides, tweak
 from dna.config.presets import for_environment
 
 if TYPE_CHECKING:
-    from dna.runs.sweeps.task import Place
+    from dna.runs.sweeps.pool import Place
 
 MAX_SEED = 2**63 - 1
 
@@ -203,7 +203,7 @@ class RayOptions:
                 raise BadInput("--cpus-per-run: requires --ray")
             if self.gpus_per_run is not None:
                 raise BadInput("--gpus-per-run: requires --ray")
-            from dna.runs.sweeps.task import Local
+            from dna.runs.sweeps.pool import Local
 
             yield Local(jobs) if jobs is not None else None
             return

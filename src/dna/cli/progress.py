@@ -20,8 +20,8 @@ from dna.config import Config
 from dna.runs.text_progress import (
     NOISE,
     QUIET_FOR,
-    Pace,
     PlainLines,
+    RateMeter,
     Silent,
     clock,
     noise_words,
@@ -29,7 +29,7 @@ from dna.runs.text_progress import (
 
 if TYPE_CHECKING:
     from dna.runs.metrics import Row, Sink
-    from dna.runs.sweeps.task import Task
+    from dna.runs.sweeps.pool import Task
 
 BARS = "▁▂▃▄▅▆▇█"
 #: Most runs listed in a live table; its caption counts all of them.
@@ -38,18 +38,15 @@ MAX_ROWS = 24
 FILE_WIDTH = 240
 
 
-@contextmanager
-def show_progress(config: Config, seed: int, path: Path, *, quiet: bool) -> Iterator["Sink"]:
-    """Yield a sink that shows one run on stderr."""
+def show_progress(config: Config, seed: int, path: Path, *, quiet: bool) -> "Sink":
+    """Return a sink that shows one run on stderr; nothing is shown before it is started."""
     console = Console(stderr=True)
     if quiet:
-        yield Silent()
-    elif console.is_terminal:
+        return Silent()
+    if console.is_terminal:
         title = Text(f"{config.algorithm.upper()} · {config.env.id} · seed {seed} · {path}")
-        with Live(console=console, refresh_per_second=4, auto_refresh=True) as live:
-            yield LivePanel(live, title)
-    else:
-        yield PlainLines()
+        return LivePanel(Live(console=console, refresh_per_second=4, auto_refresh=True), title)
+    return PlainLines()
 
 
 class LivePanel:
@@ -58,13 +55,14 @@ class LivePanel:
     def __init__(self, live: Live, title: Text) -> None:
         self.live = live
         self.title = title
-        self.pace = Pace()
+        self.pace = RateMeter()
         self.history: list[float] = []
         self.seconds: dict[str, float] = {}
         self.noise: dict[str, float] = {}  # as last measured
 
     def start(self) -> None:
         """Show that the warm-up, which can take a while, has begun."""
+        self.live.start()
         self.live.update(Panel("warming up …", title=self.title))
 
     def write(self, row: "Row") -> None:
@@ -106,7 +104,8 @@ class LivePanel:
         return Text("time  ").append("  ".join(f"{p} {s / total:.0%}" for p, s in parts), "dim")
 
     def close(self) -> None:
-        """Leave the last panel on the screen."""
+        """Stop redrawing, and leave the last panel on the screen."""
+        self.live.stop()
 
 
 def _losses(row: "Row") -> Table:

@@ -29,7 +29,7 @@ from dna.config.search_space import Axis, Space, as_words, grid, split, tree_of
 
 if TYPE_CHECKING:
     from dna.runs.sweeps.grid import Sweep
-    from dna.runs.sweeps.task import Place, Task
+    from dna.runs.sweeps.pool import Place, Task
 
 
 @expand
@@ -167,7 +167,7 @@ class _Sweep:
         space = Space(self.axes, self.configure)
         first = space.check()
         from dna.runs.sweeps.pool import Pool, check
-        from dna.runs.sweeps.search import Plan, run_search
+        from dna.runs.sweeps.search import SearchPlan, run_search
 
         about = {
             "kind": "search",
@@ -183,7 +183,7 @@ class _Sweep:
             return
         with self.cluster.place(self.jobs) as place, show_runs(quiet=self.quiet) as display:
             pool = Pool(place or _this_machine(first), self.run_options)
-            tree = run_search(sweep, space, Plan(trials, prune), pool, display.update)
+            tree = run_search(sweep, space, SearchPlan(trials, prune), pool, display.update)
         self._print_results(sweep, tree)
         done = any(point["state"] == "done" for point in tree["points"])
         # A failed trial is a result of the search, unless all of them failed.
@@ -192,8 +192,7 @@ class _Sweep:
             raise DnaError(f"{sweep.out}: none of the {len(tree['points'])} trials finished")
 
     def _sweep(self, about: dict[str, Any], first: Config) -> "Sweep":
-        from dna.runs.sweeps.grid import Sweep
-        from dna.runs.sweeps.objectives import objective
+        from dna.runs.sweeps.grid import Sweep, objective
 
         about = {
             "env": self.env_id,
@@ -224,7 +223,7 @@ class _Sweep:
 
 
 def _this_machine(config: Config) -> "Place":
-    from dna.runs.sweeps.task import Local, jobs_for
+    from dna.runs.sweeps.pool import Local, jobs_for
 
     return Local(jobs_for(config))
 
@@ -238,11 +237,11 @@ def _default_name(env_id: str, about: Mapping[str, Any]) -> str:
 
 def _print_plan(tasks: Sequence["Task"], as_json: bool) -> None:
     from dna.runs.folder import RunFolder
-    from dna.runs.sweeps.task import look
+    from dna.runs.sweeps.pool import update_progress
 
     rows = []
     for task in tasks:
-        look(task)
+        update_progress(task)
         if RunFolder(task.folder).finished(task.config, task.seed) is not None:
             state = "done"
         else:

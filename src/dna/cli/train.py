@@ -32,7 +32,7 @@ from dna.distributed.launch import check_divides, launched
 if TYPE_CHECKING:
     from dna.distributed.world import World
     from dna.runs.setup import How
-    from dna.runs.sweeps.task import Task
+    from dna.runs.sweeps.pool import Task
 
 T = TypeVar("T")
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON")]
@@ -138,8 +138,8 @@ def resume(run: Run, how: RunOptions, as_json: AsJson = False, quiet: Quiet = Fa
 
     folder = RunFolder.of(run)
     config, seed = folder.read()
-    if folder.done:
-        result = folder.result() or {}
+    result = folder.result()
+    if result is not None:
         if launched().rank == 0:
             typer.echo(json.dumps(result) if as_json else f"{run}: already finished")
         return
@@ -304,7 +304,6 @@ def _run(
     track: str | None,
     project: str,
 ) -> dict[str, Any]:
-    from dna.runs.folder import RunFolder
     from dna.runs.metrics import Sink
     from dna.runs.trackers import Tracker
     from dna.runs.train import train as train_run
@@ -318,12 +317,8 @@ def _run(
             "seed": seed,
         }
         sinks.append(Tracker(track, project, name, about | json_tree(config)))
-    if not how.restart:
-        finished = _decide(how.world, RunFolder(path).result)
-        if finished is not None:
-            return finished
-    with show_progress(config, seed, path, quiet=quiet) as display:
-        return train_run(config, seed, path, how=how, sinks=[*sinks, display])
+    sinks.append(show_progress(config, seed, path, quiet=quiet))
+    return train_run(config, seed, path, how=how, sinks=sinks)
 
 
 def _print_result(config: Config, path: Path, result: Mapping[str, Any]) -> None:
@@ -350,8 +345,7 @@ def _train_seeds(
     as_json: bool,
 ) -> None:
     """Train every seed in its folder; print the scores and their mean."""
-    from dna.runs.sweeps.pool import check, run_all
-    from dna.runs.sweeps.task import Local, Task, jobs_for
+    from dna.runs.sweeps.pool import Local, Task, check, jobs_for, run_all
 
     tasks = [Task(config, seed, folder) for seed, folder in folders.items()]
     with show_runs(quiet=quiet, describe=each_seed) as display:

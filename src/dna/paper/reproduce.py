@@ -25,7 +25,7 @@ from dna.paper.experiments.results import Results, collect
 from dna.paper.figures.layouts import draw
 from dna.paper.figures.toy import draw_toy
 from dna.paper.toy import run_toy
-from dna.runs.sweeps.task import Place, Task
+from dna.runs.sweeps.pool import Place, Task
 
 
 @dataclass(frozen=True)

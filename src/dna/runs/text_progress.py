@@ -41,7 +41,7 @@ class Silent:
         """Nothing."""
 
 
-class Pace:
+class RateMeter:
     """Interactions per second over the last half minute, and the time that is left."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class PlainLines:
     every = QUIET_FOR
 
     def __init__(self) -> None:
-        self.pace = Pace()
+        self.pace = RateMeter()
         self.last = float("-inf")
         self.pending: str | None = None
         self.noise = ""

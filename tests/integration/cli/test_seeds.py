@@ -18,8 +18,7 @@ from dna.common.errors import DnaError, FolderBusy
 from dna.common.lock import locked
 from dna.config.presets import for_environment
 from dna.runs.folder import RunFolder
-from dna.runs.sweeps.pool import check
-from dna.runs.sweeps.task import Task, jobs_for
+from dna.runs.sweeps.pool import Task, check, jobs_for
 from helpers import bytes_of
 
 #: In one process: tests copy what the fixture trained.

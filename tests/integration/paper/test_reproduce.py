@@ -219,7 +219,7 @@ def test_a_failed_process_does_not_end_the_others(tmp_path, monkeypatch):
         groups.append(len(tasks))
         for task in tasks:
             task.state = "done"
-        tasks[0].state, tasks[0].code, tasks[0].words = "failed", 5, "the game is broken"
+        tasks[0].state, tasks[0].code, tasks[0].message = "failed", 5, "the game is broken"
 
     monkeypatch.setattr(execute, "run_all", ended)
     monkeypatch.setattr(execute, "wide", lambda config: config.interactions > 600_000)

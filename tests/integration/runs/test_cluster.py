@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dna.runs.folder import RunFolder
-from dna.runs.sweeps.ray_cluster import Cluster, body
+from dna.runs.sweeps.ray_cluster import Cluster, resume_in_child
 from helpers import tiny
 from torture.ground import Outcome
 from torture.sweep import command, compare, nodes, undisturbed
@@ -49,7 +49,7 @@ def test_runs_are_packed_by_what_they_ask_for(cpus, gpus, capacity):
 
 def test_the_body_goes_on_with_a_run(tmp_path):
     RunFolder(tmp_path / "run").begin(tiny("ppo", interactions=64), 0)
-    assert body("run", ["--threads", "1"], str(tmp_path)) == (0, "")
+    assert resume_in_child("run", ["--threads", "1"], str(tmp_path)) == (0, "")
     assert RunFolder(tmp_path / "run").done
 
 

@@ -14,11 +14,22 @@ from dna.common.process import Ended
 from dna.config.overrides import digest
 from dna.config.search_space import Choice, Range, as_words, grid, label, split
 from dna.runs.folder import RunFolder
-from dna.runs.sweeps.grid import Point, Sweep, ranked, remember, row, table, write_results
-from dna.runs.sweeps.objectives import Objective, average, objective, read_curve, standard_error
-from dna.runs.sweeps.pool import DEATHS, Pool, check, drive
+from dna.runs.sweeps.grid import (
+    Objective,
+    Point,
+    Sweep,
+    average,
+    objective,
+    ranked,
+    read_curve,
+    remember,
+    row,
+    standard_error,
+    table,
+    write_results,
+)
+from dna.runs.sweeps.pool import DEATHS, Local, Pool, Task, check, drive, threads_for
 from dna.runs.sweeps.ray_cluster import cluster
-from dna.runs.sweeps.task import Local, Task, threads_for
 from helpers import tiny
 
 
@@ -141,7 +152,7 @@ def test_curves_of_runs_that_still_write(tmp_path):
     text = "".join(json.dumps(r) + "\n" for r in rows)
     (tmp_path / "metrics.jsonl").write_text(text + '{"interac')
     assert read_curve(tmp_path, whole=False) == [(128, 3.0)]
-    with pytest.raises(StorageFailure, match="not a run's metrics"):
+    with pytest.raises(StorageFailure, match="not the metrics of a run"):
         read_curve(tmp_path)
     assert read_curve(tmp_path / "none") == []
 
@@ -324,7 +335,7 @@ def test_a_folder_that_somebody_holds_is_waited_for(task):
         drive(pool)
     assert task.state == "failed"
     assert task.code == 3
-    assert "in use by pid" in task.words
+    assert "in use by pid" in task.message
     assert pool.place.started == 0
 
 

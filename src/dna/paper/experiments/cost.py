@@ -8,7 +8,7 @@ from pathlib import Path
 from dna.paper.experiments.execute import unique
 from dna.paper.experiments.plan import Experiment, Planned
 from dna.paper.experiments.speed import Speed
-from dna.runs.sweeps.task import jobs_for
+from dna.runs.sweeps.pool import jobs_for
 
 #: Bytes of a checkpoint beyond three float32 per weight; checkpoints that a run keeps.
 BESIDE, KEPT = 4_000_000, 14

@@ -12,8 +12,7 @@ from dna.common.console import typed
 from dna.common.errors import BadInput, DnaError, Preempted
 from dna.paper.experiments.plan import Planned, Scale
 from dna.runs.setup import How
-from dna.runs.sweeps.pool import run_all
-from dna.runs.sweeps.task import Local, Place, Task, threads_for, wide
+from dna.runs.sweeps.pool import Local, Place, Task, run_all, threads_for, uses_all_cores
 from dna.runs.train import train
 
 
@@ -57,11 +56,11 @@ def execute(
     for group, where in _groups(list(tasks.values()), place):
         for task in group:
             task.options = threads_for(task.config, where)
-        run_all(group, where, told=told)
+        run_all(group, where, report=told)
     found = [(run, tasks[run.digest]) for run in left]
     return [
         Failed(
-            run, task.words or f"`dna resume {typed(task.folder)}` goes on", max(task.code, 1)
+            run, task.message or f"`dna resume {typed(task.folder)}` goes on", max(task.code, 1)
         )
         for run, task in found
         if task.state != "done"
@@ -84,8 +83,8 @@ def _groups(tasks: list[Task], place: Place | None) -> list[tuple[list[Task], Pl
     """Where runs go unless somebody said: large ones use every core, so one at a time."""
     if place is not None:
         return [(tasks, place)] if tasks else []
-    small = [task for task in tasks if not wide(task.config)]
-    large = [task for task in tasks if wide(task.config)]
+    small = [task for task in tasks if not uses_all_cores(task.config)]
+    large = [task for task in tasks if uses_all_cores(task.config)]
     groups: list[tuple[list[Task], Place]] = [
         (small, Local(os.cpu_count() or 1)),
         (large, Local(1)),

@@ -22,7 +22,7 @@ from dna.paper.experiments.plan import Planned
 from dna.paper.experiments.sizes import noise_passes, passes
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How, build_environments, tune
-from dna.runs.sweeps.task import wide
+from dna.runs.sweeps.pool import uses_all_cores
 from dna.runs.train import Run
 
 #: Interactions of a quick measurement, fewer of images, whose rows cost a thousand times more.
@@ -124,7 +124,9 @@ def played(run: Planned) -> float:
 
 def _how(config: Config) -> How:
     """As `execute` starts it."""
-    return How(tensorboard=False, compile=COMPILE, threads=None if wide(config) else 1)
+    return How(
+        tensorboard=False, compile=COMPILE, threads=None if uses_all_cores(config) else 1
+    )
 
 
 def _short(config: Config) -> Config:

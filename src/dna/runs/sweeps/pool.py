@@ -1,45 +1,166 @@
-"""Many runs at once: a process each, as many at a time as their place has room for.
+"""Many runs at once, each in a process of its own, as many at a time as there is room for.
 
-A run is described by its folder, so a process is only told where to go on. Whatever was
-finished stays finished, and whatever was not is continued by the same call. A process that is
-killed is started again, and goes on from its run's newest checkpoint.
+A run is described by its folder, so a process is only told which folder to resume. Finished
+runs stay finished, and unfinished ones are continued by the same call. A process that is
+killed is started again, and resumes from the newest checkpoint of its run. Runs are started on
+this machine (`Local`) or on a cluster (`dna.runs.sweeps.ray_cluster`).
 """
 
+import json
+import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from dna.common.console import typed
 from dna.common.errors import BadInput, DnaError, FolderBusy, Preempted
 from dna.common.lock import check_unlocked
-from dna.common.process import Ended, stop_signals
+from dna.common.process import Child, Ended, stop_signals
+from dna.config import Config
 from dna.runs.folder import RunFolder
-from dna.runs.sweeps.task import Place, Task, look
 
-#: Seconds between looks.
+#: Seconds between two looks at the processes.
 PAUSE = 0.2
-#: Deaths of a run's process, without progress between them, after which it has failed.
+#: Deaths of a run's process, without progress in between, after which the run has failed.
 DEATHS = 5
-#: Seconds to wait for a folder that another process holds, counted from its last progress:
-#: the process of a driver that was killed has an iteration to finish and a state to save.
+#: Seconds to wait for a folder that another process holds, counted from its last progress: the
+#: process of a killed driver may still have to finish an iteration and save.
 PATIENCE = 60.0
+#: Bytes at the end of a metrics file that are certain to hold its last line.
+TAIL = 16_384
+
+TaskState = Literal["waiting", "running", "done", "stopped", "failed", "pruned"]
+
+
+# ── tasks, and the places where they run ──────────────────────────────────────────────────
+
+
+class Handle(Protocol):
+    """A run that was started somewhere."""
+
+    def poll(self) -> Ended | None:
+        """Return how the process ended; None while it runs."""
+
+    def stop(self) -> None:
+        """Ask it to save and end."""
+
+
+class Place(Protocol):
+    """Where runs are started: this machine, or a cluster."""
+
+    @property
+    def preempts(self) -> bool:
+        """Whether others may stop a run, for example by taking a machine away."""
+
+    @property
+    def threads(self) -> int | None:
+        """Torch threads of a run with a large network; None: every core."""
+
+    def room(self) -> int:
+        """Number of runs at a time."""
+
+    def start(self, folder: Path, options: Sequence[str]) -> Handle:
+        """Resume the run in a folder; `options` are those of `dna resume`."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """Processes on this machine."""
+
+    jobs: int
+    preempts: bool = False
+    threads: int | None = None
+
+    def room(self) -> int:
+        """Number of runs at a time."""
+        return self.jobs
+
+    def start(self, folder: Path, options: Sequence[str]) -> Handle:
+        """Start a process."""
+        return Child(str(folder), options)
+
+
+@dataclass(eq=False)
+class Task:
+    """One run of a pool, and its progress."""
+
+    config: Config
+    seed: int
+    folder: Path
+    state: TaskState = "waiting"
+    label: str = ""
+    options: tuple[str, ...] = ()  # of `dna resume`, for this run alone
+    interactions: int = 0
+    score: float | None = None
+    begun: bool = False  # its folder was created by this pool
+    code: int = 0
+    message: str = ""  # why it failed
+    deaths: int = 0  # of its process, since it last made progress
+    reached: int = 0  # interactions at its last death
+    unwanted: bool = False  # stopped by the pool, for good
+    busy_since: float | None = None  # another process has held its folder since
+    handle: Handle | None = field(default=None, repr=False)
+
+    def result(self) -> dict[str, Any] | None:
+        """Return the result of the run once it has finished."""
+        return RunFolder(self.folder).result()
+
+
+def update_progress(task: Task) -> None:
+    """Read how far a run is from the last line of its metrics."""
+    path = task.folder / "metrics.jsonl"
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - TAIL, 0))
+            lines = file.read().splitlines()
+        row = json.loads(lines[-1])
+    except (OSError, IndexError, ValueError):
+        return  # not begun, or half a line: the next look will do
+    task.interactions = row["interactions"]
+    task.score = row["score"]
+
+
+def uses_all_cores(config: Config) -> bool:
+    """Whether a single run uses every core: networks for images do."""
+    return config.env.atari is not None or config.env.procgen is not None
+
+
+def jobs_for(config: Config) -> int:
+    """Return the number of runs to train side by side on this machine."""
+    return 1 if uses_all_cores(config) else os.cpu_count() or 1
+
+
+def threads_for(config: Config, place: Place) -> tuple[str, ...]:
+    """Return the `--threads` option of a run: one thread, or the place's for large networks."""
+    threads = place.threads if uses_all_cores(config) else 1
+    return () if threads is None else ("--threads", str(threads))
+
+
+# ── the pool ──────────────────────────────────────────────────────────────────────────────
 
 
 class Pool:
-    """Tasks and the place where they run. Others may be added while it works."""
+    """Tasks and the place where they run; tasks may be added while it works."""
 
     def __init__(
-        self, place: Place, words: Sequence[str] = (), patience: float = PATIENCE
+        self, place: Place, options: Sequence[str] = (), patience: float = PATIENCE
     ) -> None:
-        self.place, self.words, self.patience = place, list(words), patience
+        """`options`: of `dna resume`, for every run."""
+        self.place = place
+        self.options = list(options)
+        self.patience = patience
         self.tasks: list[Task] = []
 
     def add(self, task: Task) -> None:
-        """One more; is it over already? Nothing is written before the run's turn comes."""
+        """Add a task, finished or not; nothing is written before its turn comes."""
         folder = RunFolder(task.folder)
         folder.check_free()
         if folder.finished(task.config, task.seed) is not None:
             task.state = "done"
-            look(task)
+            update_progress(task)
         self.tasks.append(task)
 
     @property
@@ -48,9 +169,9 @@ class Pool:
         return any(task.state in ("waiting", "running") for task in self.tasks)
 
     def advance(self) -> None:
-        """Look at what runs, start what there is room for."""
+        """Look at the running tasks, and start as many as there is room for."""
         for task in self._running():
-            look(task)
+            update_progress(task)
             if task.handle is not None and (ended := task.handle.poll()) is not None:
                 self._close(task, ended)
         waiting = [task for task in self.tasks if task.state == "waiting"]
@@ -61,7 +182,7 @@ class Pool:
             room -= self._start(task)
 
     def drop(self, task: Task) -> None:
-        """Not wanted any more: it saves and ends, and is pruned, unless it is over."""
+        """Prune a task that is not wanted any more; a running one saves and ends first."""
         task.unwanted = True
         if task.state == "running" and task.handle is not None:
             task.handle.stop()
@@ -69,7 +190,7 @@ class Pool:
             task.state = "pruned"
 
     def stop(self) -> None:
-        """Ask what still runs to save and end, and wait for it."""
+        """Ask all running tasks to save and end, and wait for them."""
         running = self._running()
         for task in running:
             assert task.handle is not None
@@ -95,24 +216,28 @@ class Pool:
         if not folder.exists:
             folder.begin(task.config, task.seed)
             task.begun = True
-        words = [*self.words, *task.options]
-        task.handle, task.state = self.place.start(task.folder, words), "running"
+        task.handle = self.place.start(task.folder, [*self.options, *task.options])
+        task.state = "running"
         return True
 
-    def _wait(self, task: Task, words: str) -> None:
-        """Somebody else trains there: come back later, as long as it gets on."""
-        before, now = task.interactions, time.monotonic()
-        look(task)
+    def _wait(self, task: Task, message: str) -> None:
+        """Wait for another process that trains in the folder, while it makes progress."""
+        before = task.interactions
+        now = time.monotonic()
+        update_progress(task)
         if task.busy_since is None or task.interactions != before:
             task.busy_since = now
         task.state = "waiting"
         if now - task.busy_since >= self.patience:
-            task.state, task.code, task.words = "failed", FolderBusy.exit_code, words
+            task.state = "failed"
+            task.code = FolderBusy.exit_code
+            task.message = message
 
     def _close(self, task: Task, ended: Ended, *, last: bool = False) -> None:
-        """What becomes of a task whose process is over."""
-        task.handle, task.code = None, ended.code
-        look(task)
+        """Set the state of a task whose process has ended; `last`: start nothing again."""
+        task.handle = None
+        task.code = ended.code
+        update_progress(task)
         if ended.code == 0:
             task.state = "done"
         elif task.unwanted:
@@ -121,17 +246,17 @@ class Pool:
             task.state = "stopped"
         elif ended.code == FolderBusy.exit_code:
             self._wait(task, ended.words)
-        elif self._again(task, ended.code):
+        elif self._retry(task, ended.code):
             task.state = "waiting"
         else:
             task.state = "stopped" if ended.code == Preempted.exit_code else "failed"
-            task.words = ended.words or ended.plainly()
+            task.message = ended.words or ended.plainly()
             if ended.code == BadInput.exit_code and task.begun and not task.interactions:
-                # As if it had never been asked for; other failures leave evidence.
+                # A refused run leaves no trace; other failures leave evidence.
                 RunFolder(task.folder).clear()
 
-    def _again(self, task: Task, code: int) -> bool:
-        """Whether the run itself is not to blame, or not yet."""
+    def _retry(self, task: Task, code: int) -> bool:
+        """Whether to start a task again: it was killed or preempted, and not too often."""
         if code >= 0 and not (code == Preempted.exit_code and self.place.preempts):
             return False
         task.deaths = 1 if task.interactions > task.reached else task.deaths + 1
@@ -142,46 +267,50 @@ class Pool:
 def run_all(
     tasks: Sequence[Task],
     place: Place,
-    words: Sequence[str] = (),
-    told: Callable[[Sequence[Task]], None] = lambda tasks: None,
+    options: Sequence[str] = (),
+    report: Callable[[Sequence[Task]], None] = lambda tasks: None,
 ) -> None:
-    """Bring every task to its end; `words` are options of `dna resume` for each of them."""
-    pool = Pool(place, words)
+    """Run every task to its end; `options` are those of `dna resume`, for all of them."""
+    pool = Pool(place, options)
     for task in tasks:
         pool.add(task)
-    drive(pool, told)
+    drive(pool, report)
 
 
 def drive(
     pool: Pool,
-    told: Callable[[Sequence[Task]], None] = lambda tasks: None,
+    report: Callable[[Sequence[Task]], None] = lambda tasks: None,
     steer: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Until nothing is left to do. `steer` may add and drop tasks; true: more will come."""
+    """Run a pool until nothing is left to do.
+
+    `steer` may add and drop tasks, and returns whether more will come.
+    """
     with stop_signals() as stop:
         try:
             while steer() or pool.busy:
                 if stop.asked:
                     break
                 pool.advance()
-                told(pool.tasks)
+                report(pool.tasks)
                 time.sleep(PAUSE)
         finally:
             pool.stop()
-            told(pool.tasks)
+            report(pool.tasks)
     if stop.asked:
         raise Preempted(f"stopped by {stop.asked}; the same command with --resume goes on")
 
 
 def check(tasks: Sequence[Task]) -> None:
-    """Nothing, or one line for what failed or was stopped, with that run's exit code."""
+    """Raise one error for all tasks that failed or were stopped, with the first exit code."""
     for state in ("failed", "stopped"):
         of_these = [task for task in tasks if task.state == state]
         if of_these:
             first = of_these[0]
             where = f"{first.label} seed {first.seed}".strip()
-            text = f"{len(of_these)} of {len(tasks)} runs {state}; {where}: "
-            words = first.words or f"`dna resume {typed(first.folder)}` goes on"
-            error = DnaError(text + words)
+            message = first.message or f"`dna resume {typed(first.folder)}` goes on"
+            error = DnaError(
+                f"{len(of_these)} of {len(tasks)} runs {state}; {where}: {message}"
+            )
             error.exit_code = first.code if first.code > 0 else 1
             raise error

@@ -1,7 +1,11 @@
-"""Runs on a Ray cluster. Ray only decides where and when: what a run is and what came of it
-are files in a folder that all machines see (docs/adr/0007-ray-only-schedules.md).
+"""Runs on a Ray cluster, which survive the loss of a worker or a node.
 
-Workers import this module for every run: at the top is nothing but the standard library.
+Ray only decides where and when a run trains; its definition and its results are files in a
+folder that all machines share (docs/adr/0007-ray-only-schedules.md). A lost worker or node
+counts as a killed process: the pool starts the run again elsewhere, from its newest checkpoint
+(`dna.runs.sweeps.pool`).
+
+Workers import this module for every run, so at the top it imports no large library.
 """
 
 import os
@@ -16,50 +20,51 @@ from typing import Any
 from dna.common.errors import BadInput, DnaError, MissingExtra
 from dna.common.process import Child, Ended
 
-#: Seconds between looks of a worker at its run.
+#: Seconds between two looks of a worker at its run.
 PAUSE = 0.2
-#: What stands for the exit code of a run whose worker or machine is gone.
+#: Exit code of a run whose worker or node was lost.
 LOST = -9
 
 
-def body(folder: str, words: list[str], cwd: str) -> tuple[int, str]:
-    """The task: a process that goes on with a run; a cancelled task has it save and end.
+def resume_in_child(folder: str, options: list[str], cwd: str) -> tuple[int, str]:
+    """Resume a run in a child process; cancelling the Ray task has it save and end.
 
-    A process, because a run ends its own when an environment hangs, sets torch's threads for
-    good, and is stopped by signals, which a worker keeps for itself. It ends with the worker.
+    A process of its own, because a run ends its process when an environment hangs, sets
+    torch's threads for good, and is stopped by signals, which a worker handles itself. It ends
+    with the worker.
     """
     asked: list[int] = []
-    # Ray cancels by an interrupt: as a flag it cannot come between a run and its handle.
+    # Ray cancels by SIGINT: as a flag, it cannot separate a run from its handle.
     old = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
     try:
-        child = Child(folder, words, cwd)
+        child = Child(folder, options, cwd)
         while (ended := child.poll()) is None:
             if asked:
                 asked.clear()
                 child.stop()
-            time.sleep(PAUSE)  # not `wait`: an interrupt does not wake that
+            time.sleep(PAUSE)  # not `wait`, which a signal does not interrupt
         return ended.code, ended.words
     finally:
         signal.signal(signal.SIGINT, old)
 
 
 @dataclass
-class OnRay:
-    """A run as a Ray task."""
+class RayHandle:
+    """A run that was started as a Ray task."""
 
     ray: Any
     task: Any
     ended: Ended | None = None
 
     def poll(self) -> Ended | None:
-        """How it ended; a lost worker or machine counts as killed."""
+        """Return how the run ended; a lost worker or node counts as killed."""
         if self.ended is None and self.ray.wait([self.task], timeout=0)[0]:
             errors = self.ray.exceptions
             try:
                 self.ended = Ended(*self.ray.get(self.task))
             except errors.TaskCancelledError:
-                self.ended = Ended(75)  # before it began
-            except errors.RayTaskError as error:  # the body itself: not installed there?
+                self.ended = Ended(75)  # before it started
+            except errors.RayTaskError as error:  # in our function: not installed there?
                 last = str(error).strip().splitlines()[-1]
                 self.ended = Ended(1, f"on the cluster: {last}")
             except errors.RayError as error:
@@ -67,13 +72,13 @@ class OnRay:
         return self.ended
 
     def stop(self) -> None:
-        """Ask it to save and end, or never to begin."""
+        """Ask it to save and end, or not to start."""
         self.ray.cancel(self.task, force=False)
 
 
 @dataclass
 class Cluster:
-    """The machines of a Ray cluster, shared out by what a run asks for."""
+    """The nodes of a Ray cluster, and the resources of a run."""
 
     ray: Any
     cpus: float = 1.0
@@ -84,45 +89,46 @@ class Cluster:
 
     @property
     def threads(self) -> int | None:
-        """As many torch threads as a run has cores."""
+        """Torch threads of a run: one per core."""
         return max(1, int(self.cpus))
 
     def capacity(self) -> int:
-        """Runs that fit on the machines that are there now."""
+        """Number of runs that fit on the nodes that are alive."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return sum(self._fits(resources) for resources in nodes)
 
     def _fits(self, resources: dict[str, float]) -> int:
         shares = [("CPU", self.cpus), ("GPU", self.gpus)]
-        # Fractions add up with a rounding error.
+        # Fractions have rounding errors.
         fits = [int(resources.get(n, 0) / share + 1e-9) for n, share in shares if share]
         return min(fits)
 
     def room(self) -> int:
-        """As many as fit, and one that waits: a cluster that can grow sees that it should."""
+        """As many as fit and one that waits, which makes an autoscaling cluster grow."""
         return self.jobs or self.capacity() + 1
 
-    def start(self, folder: Path, words: Sequence[str]) -> OnRay:
-        """A task. It is not retried by Ray but by the pool, which knows about progress."""
+    def start(self, folder: Path, options: Sequence[str]) -> RayHandle:
+        """Start a task; retries are left to the pool, which knows the progress of the run."""
         if self._remote is None:
-            options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
-            self._remote = self.ray.remote(body).options(**options)
-        # A run that asked for no GPU must not take one that it happens to see.
-        device = ["--device", "cpu"] if not self.gpus and "--device" not in words else []
-        task = self._remote.remote(str(folder), [*words, *device], os.getcwd())
-        return OnRay(self.ray, task)
+            self._remote = self.ray.remote(resume_in_child).options(
+                num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0
+            )
+        # A run that requests no GPU must not use one that it happens to see.
+        device = ["--device", "cpu"] if not self.gpus and "--device" not in options else []
+        task = self._remote.remote(str(folder), [*options, *device], os.getcwd())
+        return RayHandle(self.ray, task)
 
 
 @contextmanager
 def cluster(
     address: str, cpus: float = 1.0, gpus: float = 0.0, jobs: int | None = None
 ) -> Iterator[Cluster]:
-    """The cluster at an address, or one of this machine (`local`), gone when this ends."""
+    """Connect to the cluster at an address, or start one on this machine (`local`)."""
     ray = _connected(address)
     try:
         found = Cluster(ray, cpus, gpus, jobs)
         if not found.capacity():
-            text = f"no machine of the cluster has {cpus:g} cores and {gpus:g} GPUs for a run"
+            text = f"no node of the cluster has {cpus:g} cores and {gpus:g} GPUs for a run"
             raise BadInput(f"--ray {address}: {text}")
         yield found
     finally:
@@ -130,16 +136,16 @@ def cluster(
 
 
 def _connected(address: str) -> Any:
-    """Ray, quiet: no dashboard, no statistics sent, no logs of workers in our output."""
+    """Connect quietly: no dashboard, no usage statistics, no worker logs in our output."""
     if address.startswith("ray://"):
-        text = "give host:port or auto, on a machine of the cluster, which sees the runs' files"
+        text = "give host:port or auto, on a node of the cluster, which sees the runs' files"
         raise BadInput(f"--ray {address}: {text}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError:
         raise MissingExtra("--ray", "ray") from None
-    # A lost worker is our business: the raylet's words about it would land on stdout.
+    # Lost workers are handled here: the raylet would report them on stdout.
     ray._private.worker._worker_logs_enabled = False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
@@ -153,10 +159,10 @@ def _connected(address: str) -> Any:
 
 
 def _local(ray: Any, quiet: dict[str, Any]) -> Any:
-    """A cluster of this machine that nobody else can reach."""
+    """Start a cluster on this machine that only listens on the loopback interface."""
     from ray._private import ray_constants
 
-    # As Ray does it on macOS and Windows; on Linux it would listen on every interface.
+    # As Ray does on macOS and Windows; on Linux it would listen on every interface.
     ray_constants.ENABLE_RAY_CLUSTER = False
     ray.init(address="local", include_dashboard=False, **quiet)
     addresses = {node["NodeManagerAddress"] for node in ray.nodes()}

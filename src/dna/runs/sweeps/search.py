@@ -1,8 +1,8 @@
-"""A search for good settings: Optuna proposes, runs answer, hopeless ones are stopped early.
+"""Search for good settings with Optuna, and stop unpromising trials early.
 
-The study is a file in the sweep's folder; whatever is not in it is in the runs'
-own files. So a search whose driver was killed goes on: trials that were running get their
-runs back, and the number of trials stays what was asked for.
+The study is a file in the folder of the sweep; everything else is in the files of its runs. A
+search whose driver was killed can therefore be continued: trials that were running get their
+runs back, and the number of trials stays as requested.
 """
 
 import json
@@ -18,24 +18,36 @@ from dna.common.lock import locked
 from dna.common.randomness import integer
 from dna.common.storage import read, write
 from dna.config.search_space import Axis, Choice, Space
-from dna.runs.sweeps.grid import Point, Sweep, Told, going_on, remember, row, write_results
-from dna.runs.sweeps.objectives import Curve, average, read_curve
-from dna.runs.sweeps.pool import Pool, drive
-from dna.runs.sweeps.task import Task, threads_for
+from dna.runs.sweeps.grid import (
+    Point,
+    Report,
+    Sweep,
+    average,
+    read_curve,
+    remember,
+    resumable,
+    row,
+    write_results,
+)
+from dna.runs.sweeps.pool import Pool, Task, drive, threads_for
 
-#: Percent of a run at which trials are compared, and how many of them go on: one in three.
-RUNGS, KEEP = (10, 30, 90), 3
-#: Optuna's words for the states of trials, and ours.
+#: Percent of a run at which trials are compared.
+RUNGS = (10, 30, 90)
+#: One in so many trials continues after a comparison.
+KEEP = 3
+#: Optuna's names of the states of trials → those in the results.
 STATES = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "unfinished"}
 
 
-class Study:
-    """Trials that were asked for, and what was told about them."""
+class OptunaStudy:
+    """The trials of a search, in Optuna's journal file."""
 
     def __init__(
         self, path: Path, axes: Mapping[str, Axis], seed: int, *, minimize: bool
     ) -> None:
-        self.optuna, self.axes, self.seed = the_library(), dict(axes), seed
+        self.optuna = import_optuna()
+        self.axes = dict(axes)
+        self.seed = seed
         self.study = self.optuna.create_study(
             study_name="dna",
             storage=_storage(self.optuna, path),
@@ -46,21 +58,21 @@ class Study:
         self.distributions = {k: _distribution(self.optuna, a) for k, a in axes.items()}
 
     def trials(self) -> list[Any]:
-        """All of them, by number."""
+        """Return all trials, by number."""
         found: list[Any] = self.study.get_trials(deepcopy=False)
         return found
 
     def state(self, frozen: Any) -> str:
-        """In our words."""
+        """Return the state of a trial by its name in the results."""
         return STATES[frozen.state.name]
 
     def ask(self) -> Any:
-        """One more trial."""
+        """Start another trial."""
         self.study.sampler = self._sampler(len(self.trials()))
         return self.study.ask(self.distributions)
 
     def reopen(self, frozen: Any) -> Any:
-        """A trial again; one that was cut off while it was asked for gets the rest."""
+        """Continue a trial; one that was interrupted while starting gets its missing values."""
         self.study.sampler = self._sampler(frozen.number)
         trial = self.optuna.trial.Trial(self.study, frozen._trial_id)
         for key, distribution in self.distributions.items():
@@ -68,7 +80,7 @@ class Study:
         return trial
 
     def changes(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as settings; one of several values is kept as its JSON."""
+        """Convert parameters to settings; choices are stored as JSON."""
         return {
             key: json.loads(params[key]) if isinstance(axis, Choice) else params[key]
             for key, axis in self.axes.items()
@@ -76,24 +88,24 @@ class Study:
         }
 
     def reported(self, trial: Any) -> set[int]:
-        """Rungs at which it was compared already."""
+        """Return the rungs at which a trial was compared before."""
         return set(self.trials()[trial.number].intermediate_values)
 
-    def hopeless(self, trial: Any, percent: int, value: float) -> bool:
-        """Whether it is not among the best third of those that came to this rung."""
+    def should_prune(self, trial: Any, percent: int, value: float) -> bool:
+        """Whether a trial is not in the best third of those that have reached this rung."""
         trial.report(value, percent)
         return bool(trial.should_prune())
 
     def finish(self, trial: Any, value: float) -> None:
-        """It is over, and this is what it came to."""
+        """Finish a trial with its value."""
         self.study.tell(trial, value)
 
     def prune(self, trial: Any) -> None:
-        """It was stopped early."""
+        """End a trial early."""
         self.study.tell(trial, state=self.optuna.trial.TrialState.PRUNED)
 
     def fail(self, trial: Any, why: str) -> None:
-        """It came to nothing."""
+        """End a trial without a value."""
         trial.set_user_attr("why", why)
         self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
 
@@ -111,8 +123,8 @@ def _distribution(optuna: Any, axis: Axis) -> Any:
     return kinds.FloatDistribution(axis.low, axis.high, log=axis.logarithmic)
 
 
-class _Held:
-    """Optuna's lock of the journal: the sweep's folder is locked already, by the kernel."""
+class _NoLock:
+    """Stands for Optuna's lock of the journal: the folder of the sweep is locked already."""
 
     def acquire(self) -> bool:
         return True
@@ -122,18 +134,18 @@ class _Held:
 
 
 def _storage(optuna: Any, path: Path) -> Any:
-    """The journal; half a line at its end, of a driver that was killed, is cut off."""
+    """Open the journal, without half a line at its end from a driver that was killed."""
     if path.is_file():
         data = read(path)
         whole = data[: data.rfind(b"\n") + 1]
         if whole != data:
             write(path, whole)
     journal = optuna.storages.journal
-    return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path), _Held()))
+    return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path), _NoLock()))
 
 
-def the_library() -> Any:
-    """Optuna, or one line that names the extra."""
+def import_optuna() -> Any:
+    """Import Optuna, or name the extra that is missing."""
     try:
         import optuna
     except ImportError:
@@ -144,55 +156,63 @@ def the_library() -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Optuna warns of what is new in it."""
+    """Silence Optuna's warnings about experimental features."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How long to search, and whether to stop what does badly."""
+class SearchPlan:
+    """The number of trials, and whether to prune."""
 
     trials: int
     prune: bool = True
 
 
 def run_search(
-    sweep: Sweep, space: Space, plan: Plan, pool: Pool, told: Told = lambda tasks: None
+    sweep: Sweep,
+    space: Space,
+    plan: SearchPlan,
+    pool: Pool,
+    report: Report = lambda tasks: None,
 ) -> dict[str, Any]:
-    """Search to the last trial; returns what `results.json` holds."""
-    the_library()  # before anything is written
+    """Search to the last trial; returns the content of `results.json`."""
+    import_optuna()  # before anything is written
     with locked(sweep.out), quiet():
         remember(sweep)
-        path, minimize = sweep.out / "study.jsonl", sweep.objective.minimize
-        study = Study(path, space.axes, sweep.seeds[0], minimize=minimize)
+        path = sweep.out / "study.jsonl"
+        minimize = sweep.objective.minimize
+        study = OptunaStudy(path, space.axes, sweep.seeds[0], minimize=minimize)
         search = Search(study, sweep, space, plan, pool)
         try:
-            drive(pool, told, search.steer)
+            drive(pool, report, search.steer)
         except Preempted as error:
-            raise going_on(error) from None
+            raise resumable(error) from None
         finally:
             tree = write_results(sweep, search.rows())
         return tree
 
 
 class Search:
-    """The trials of a study and their runs."""
+    """Runs the trials of a study."""
 
     def __init__(
-        self, study: Study, sweep: Sweep, space: Space, plan: Plan, pool: Pool
+        self, study: OptunaStudy, sweep: Sweep, space: Space, plan: SearchPlan, pool: Pool
     ) -> None:
-        self.study, self.sweep, self.space, self.plan = study, sweep, space, plan
+        self.study = study
+        self.sweep = sweep
+        self.space = space
+        self.plan = plan
         self.pool = pool
         self.open: dict[int, tuple[Any, list[Task]]] = {}
-        self.left: set[int] = set()  # stopped by others: the next command goes on with them
+        self.left: set[int] = set()  # stopped by others: the next command continues them
         for frozen in study.trials():
             if study.state(frozen) == "unfinished":  # its driver was killed
                 self._begin(study.reopen(frozen))
 
     def steer(self) -> bool:
-        """Look at the open trials, open others while there is room; whether more will come."""
+        """Judge open trials, and open others while there is room; whether more will come."""
         for number in list(self.open):
             self._judge(*self.open[number])
         slots = max(self.pool.place.room() // len(self.sweep.seeds), 1)
@@ -204,28 +224,39 @@ class Search:
         return not self.left and len(self.study.trials()) < self.plan.trials
 
     def rows(self) -> list[dict[str, Any]]:
-        """A line of the results per trial."""
+        """Return the results of each trial."""
         return [self._row(frozen) for frozen in self.study.trials()]
 
     def _row(self, frozen: Any) -> dict[str, Any]:
-        state, why = self.study.state(frozen), frozen.user_attrs.get("why")
+        state = self.study.state(frozen)
+        why = frozen.user_attrs.get("why")
         changes = self.study.changes(frozen.params)
         try:
             point = Point(changes, self.space.configure(changes), frozen.number)
         except BadInput:
-            found: dict[str, Any] = {"trial": frozen.number, "changes": changes}
-            found |= dict.fromkeys(("score", "standard_error", "value", "value_error"))
-            found |= {"state": state, "seeds": 0, "runs": []}
+            found: dict[str, Any] = {
+                "trial": frozen.number,
+                "changes": changes,
+                "score": None,
+                "standard_error": None,
+                "value": None,
+                "value_error": None,
+                "state": state,
+                "seeds": 0,
+                "runs": [],
+            }
         else:
             found = row(self.sweep, point, state)
         if state == "pruned":
-            found |= self._cut_short(frozen)
-        return found | ({"why": why} if why else {})
+            found |= self._pruned(frozen)
+        if why:
+            found["why"] = why
+        return found
 
-    def _cut_short(self, frozen: Any) -> dict[str, Any]:
-        """A pruned trial counts by the score it was pruned for.
+    def _pruned(self, frozen: Any) -> dict[str, Any]:
+        """Return the score for which a trial was pruned.
 
-        Its runs may have come further before they heard of it, or even to their end.
+        Its runs may have trained on before they were stopped, even to their end.
         """
         percent, score = max(frozen.intermediate_values.items())
         sign = -1 if self.sweep.objective.minimize else 1
@@ -236,27 +267,27 @@ class Search:
         changes = self.study.changes(trial.params)
         try:
             point = Point(changes, self.space.configure(changes), trial.number)
-        except BadInput as error:  # values that do not go together
+        except BadInput as error:  # values that cannot be combined
             return self.study.fail(trial, str(error))
         wanted = point.tasks(self.sweep.seeds, self.sweep.runs)
-        # Another trial may have come to the same settings: their runs are shared.
+        # Another trial may have the same settings: they share their runs.
         usable = [t for t in self.pool.tasks if not t.unwanted and t.state != "failed"]
         known = {task.folder: task for task in usable}
         tasks = [known.get(task.folder, task) for task in wanted]
         for task in tasks:
             if task.folder not in known:
-                if "--threads" not in self.pool.words:
+                if "--threads" not in self.pool.options:
                     task.options = threads_for(task.config, self.pool.place)
                 self.pool.add(task)
         self.open[trial.number] = (trial, tasks)
 
     def _judge(self, trial: Any, tasks: Sequence[Task]) -> None:
-        """Compare it where it has come to; is it pruned, failed or over?"""
+        """Close a trial that has failed, finished or been stopped, or that is to be pruned."""
         failed = [task for task in tasks if task.state == "failed"]
         if failed:
-            self.study.fail(trial, f"seed {failed[0].seed}: {failed[0].words}")
+            self.study.fail(trial, f"seed {failed[0].seed}: {failed[0].message}")
             self._close(trial.number)
-        elif self.plan.prune and self._hopeless(trial, tasks):
+        elif self.plan.prune and self._should_prune(trial, tasks):
             self.study.prune(trial)
             self._close(trial.number)
         elif all(task.state == "done" for task in tasks):
@@ -275,12 +306,13 @@ class Search:
         else:
             self.study.finish(trial, average(values, self.sweep.average))
 
-    def _hopeless(self, trial: Any, tasks: Sequence[Task]) -> bool:
+    def _should_prune(self, trial: Any, tasks: Sequence[Task]) -> bool:
         """Report the scores at the rungs that all seeds have passed; whether to prune.
 
-        A run's score there is read from its file, so when we look does not matter.
+        The scores are read from the metrics of the runs, so the time of the call is irrelevant.
         """
-        known, sign = self.study.reported(trial), -1 if self.sweep.objective.minimize else 1
+        known = self.study.reported(trial)
+        sign = -1 if self.sweep.objective.minimize else 1
         for percent in RUNGS:
             if percent in known or not all(_passed(task, percent) for task in tasks):
                 continue
@@ -289,16 +321,17 @@ class Search:
             if len(scores) < len(found):
                 continue
             score = average(scores, self.sweep.average)
-            if self.study.hopeless(trial, percent, sign * score) and not self._reached(score):
+            prune = self.study.should_prune(trial, percent, sign * score)
+            if prune and not self._reached(score):
                 return True
         return False
 
     def _reached(self, score: float) -> bool:
-        """Whether it has what was asked for, and only how soon is left to be seen."""
+        """Whether a score has reached the goal, so that only the time is left to be seen."""
         return self.sweep.objective.minimize and score >= self.sweep.objective.goal
 
     def _close(self, number: int) -> None:
-        """Stop what no other trial wants."""
+        """Close a trial, and stop those of its runs that no other trial needs."""
         _, tasks = self.open.pop(number)
         wanted = {id(task) for _, others in self.open.values() for task in others}
         for task in tasks:
@@ -311,7 +344,7 @@ def _passed(task: Task, percent: int) -> bool:
 
 
 def _score_at(task: Task, percent: int) -> float | None:
-    """The first score at or after this part of the run."""
-    curve: Curve = read_curve(task.folder, whole=False)
+    """Return the first score at or after this part of the run."""
+    curve = read_curve(task.folder, whole=False)
     wanted = percent * task.config.interactions / 100
     return next((score for x, score in curve if x >= wanted), None)

@@ -10,7 +10,8 @@ from tabs import NEEDS_CHROMIUM, SCREENS, boxes
 
 from dna.cli import main
 
-pytestmark = NEEDS_CHROMIUM
+#: In one process: they share the browser and a report of two trained runs.
+pytestmark = [NEEDS_CHROMIUM, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).parent.parent.parent
 #: The toy problem's figure, and the widest and the narrowest of all experiments, in pixels.
 FIGURES = {"figure.png": 900, "games.png": 1760, "game.png": 220}

@@ -9,7 +9,8 @@ import time
 import pytest
 from tabs import NEEDS_CHROMIUM, SCREENS
 
-pytestmark = NEEDS_CHROMIUM
+#: In one process: they share the browser and a report of two trained runs.
+pytestmark = [NEEDS_CHROMIUM, pytest.mark.xdist_group("browser")]
 
 
 def until(page, read, good, seconds=60):
@@ -133,16 +134,21 @@ def test_the_live_page_follows_the_run_and_keeps_its_place(tab, live):
     shown.check(1280, address)
 
 
-@pytest.mark.parametrize(("width", "theme"), SCREENS)
-def test_the_live_page_on_every_screen(tab, report, width, theme):
+@pytest.fixture(scope="module")
+def watched(report):
+    """The address of the live page of the report's runs."""
     watch = Process("watch", str(report.parent / "runs"))
-    address = re.search(r"http://\S+", watch.process.stdout.readline()).group(0)
+    yield re.search(r"http://\S+", watch.process.stdout.readline()).group(0)
+    assert watch.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize(("width", "theme"), SCREENS)
+def test_the_live_page_on_every_screen(tab, watched, width, theme):
     shown = tab(width, theme)
-    shown.page.goto(address)
+    shown.page.goto(watched)
     said = shown.page.locator("#said")
     assert until(shown.page, said.text_content, bool) == "The run is finished."
-    shown.check(width, address)
-    assert watch.stop(signal.SIGINT) == 0
+    shown.check(width, watched)
 
 
 def test_when_watching_ends_the_page_says_so(tab, report):

@@ -34,12 +34,27 @@ PHASES = ("policy", "value", "distil")
 HOW = How(checkpoint_every=64, tensorboard=False, threads=1)
 
 
-@pytest.fixture
-def cut(tmp_path):
-    """A run that was stopped in the middle."""
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run that was stopped in the middle; tests take copies of it."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.raises(Preempted):
-        train(CONFIG, 3, tmp_path / "run", how=HOW, sinks=[Stopper(6)])
-    return tmp_path / "run"
+        train(CONFIG, 3, folder, how=HOW, sinks=[Stopper(6)])
+    return folder
+
+
+@pytest.fixture
+def cut(stopped, tmp_path):
+    """A run that was stopped in the middle."""
+    return shutil.copytree(stopped, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The same run, never stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    resumed(folder)
+    return folder
 
 
 def resumed(folder):
@@ -130,14 +145,11 @@ def without(name):
 
 
 @pytest.mark.parametrize("name", ["networks/policy.value_head.bias", "collector/now/elapsed"])
-def test_a_checkpoint_that_does_not_fit_is_passed_over_and_the_run_is_exact(
-    cut, name, tmp_path
-):
+def test_a_checkpoint_that_does_not_fit_is_passed_over_and_the_run_is_exact(cut, name, whole):
     rewritten(cut, without(name))
     assert passed_over(cut, "does not fit this run") == 768
-    resumed(tmp_path / "whole")
     for file in ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors"):
-        assert (cut / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+        assert (cut / file).read_bytes() == (whole / file).read_bytes(), file
     assert RunFolder(cut).machine()["exact"]
 
 
@@ -234,7 +246,7 @@ def test_a_damaged_mark_of_the_end_is_named(cut, text, capsys):
 def test_nohup_keeps_a_run_going(tmp_path):
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
     code += "import sys; from dna.cli import main; sys.exit(main(sys.argv[1:]))"
-    words = ["train", "CartPole-v1", "--interactions", "12000", "--out", str(tmp_path / "r")]
+    words = ["train", "CartPole-v1", "--interactions", "8192", "--out", str(tmp_path / "r")]
     process = subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.DEVNULL)
     while not (tmp_path / "r" / "metrics.jsonl").exists():
         assert process.poll() is None
@@ -270,7 +282,7 @@ def test_a_timeout_without_end_is_refused(seconds, capsys):
     ],
     ids=lambda x: x if isinstance(x, str) else "changed",
 )
-def test_a_state_that_cannot_be_of_this_run_is_passed_over(cut, name, change, tmp_path):
+def test_a_state_that_cannot_be_of_this_run_is_passed_over(cut, name, change, whole):
     def spoil(files):
         tensors = tensors_from(files["rank0.safetensors"], "test")
         tensors[name] = change(tensors[name]).clone()
@@ -278,9 +290,8 @@ def test_a_state_that_cannot_be_of_this_run_is_passed_over(cut, name, change, tm
 
     rewritten(cut, spoil)
     assert passed_over(cut, "does not fit this run|moments are not of these") == 768
-    resumed(tmp_path / "whole")
     for file in ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors"):
-        assert (cut / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+        assert (cut / file).read_bytes() == (whole / file).read_bytes(), file
 
 
 def test_an_empty_lock_is_nobodys(tmp_path):
@@ -433,9 +444,8 @@ def test_environments_that_cannot_be_saved_now_do_not_end_the_run(tmp_path):
     assert machine["exact"] is False
 
 
-def test_a_log_that_was_deleted_is_put_back(tmp_path):
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    train(CONFIG, 3, whole, how=HOW)
+def test_a_log_that_was_deleted_is_put_back(whole, tmp_path):
+    run = tmp_path / "run"
 
     class Thief(Deleter):
         def write(self, row):

@@ -45,6 +45,8 @@ OTHERS = {
     "joint": Joint(sgd=STEPS, entropy_bonus=0.01),
     "aux": Auxiliary(sgd=STEPS, every=1),
 }
+#: In one process: starting the compiler takes seconds, whatever it compiles.
+pytestmark = pytest.mark.xdist_group("compile")
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="no C++ compiler")
 
 

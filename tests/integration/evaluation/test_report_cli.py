@@ -20,6 +20,8 @@ from dna.paper.experiments.plan import Limits
 from dna.paper.experiments.results import Results
 from made_up import made
 
+#: In one process: tests look at the runs, and at the server, of the fixtures.
+pytestmark = pytest.mark.xdist_group("report")
 VOID = {"meta", "link", "br", "img"}
 
 
@@ -134,21 +136,20 @@ def test_what_cannot_be_reported_is_one_line(trained, tmp_path, capsys, words, c
     assert not (damaged / "report.html").exists()
 
 
-NAMES = [word for one in EXPERIMENTS for word in (one.name, one.alias)] + list(ALSO)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_experiment_is_reported_by_any_of_its_names(name, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("one", EXPERIMENTS, ids=lambda one: one.alias)
+def test_an_experiment_is_reported_by_any_of_its_names(one, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["report", name]) == 2
-    error = capsys.readouterr().err
-    assert "`dna reproduce " in error
-    assert len(error.splitlines()) == 1
-    one = experiment(name)
+    names = [one.name, one.alias, *(name for name in ALSO if experiment(name) is one)]
+    for name in names:
+        assert main(["report", name]) == 2
+        error = capsys.readouterr().err
+        assert "`dna reproduce " in error
+        assert len(error.splitlines()) == 1
     folder = tmp_path / "reproductions" / f"{one.name}-small"
     write_all(Results(one, "small", ()), folder, {})
-    assert main(["report", name, "--out", "page.html"]) == 0
-    assert one.title in (tmp_path / "page.html").read_text().replace("&#x27;", "'")
+    for name in names:
+        assert main(["report", name, "--out", f"{name}.html"]) == 0
+        assert one.title in (tmp_path / f"{name}.html").read_text().replace("&#x27;", "'")
 
 
 def test_the_newest_of_an_experiments_folders_is_taken(tmp_path, capsys):
@@ -210,31 +211,30 @@ def test_the_live_page_is_served_to_this_machine_only(watching):
     outline(text)
 
 
-@pytest.mark.parametrize("port", ["", ":9000", ":{own}"])
-@pytest.mark.parametrize(
-    ("name", "status"),
-    [
-        ("127.0.0.1", 200),
-        ("localhost", 200),
-        ("LOCALHOST", 200),
-        ("[::1]", 200),
-        ("evil.example", 403),
-        ("127.0.0.1.evil.example", 403),
-        ("localhost.evil.example", 403),
-        ("evil.example:80@localhost", 403),
-        ("127x0x0x1", 403),
-        ("::1", 403),
-        ("", 403),
-    ],
+ANSWERED = ("127.0.0.1", "localhost", "LOCALHOST", "[::1]")
+REFUSED = (
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example",
+    "evil.example:80@localhost",
+    "127x0x0x1",
+    "::1",
+    "",
 )
-def test_only_this_machines_names_are_answered_under_any_port(watching, name, port, status):
-    host = name + port.format(own=watching.port)
-    assert watching.ask("/data", headers={"Host": host})[0].status == status
 
 
-@pytest.mark.parametrize("port", [":", ":x", ":9000x", ":-1", ":9000:9000", ":123456"])
-def test_a_port_is_a_number(watching, port):
-    assert watching.ask("/", headers={"Host": f"localhost{port}"})[0].status == 403
+@pytest.mark.parametrize("port", ["", ":9000", ":{own}"])
+def test_only_this_machines_names_are_answered_under_any_port(watching, port):
+    port = port.format(own=watching.port)
+    hosts = {name + port: 200 for name in ANSWERED} | {name + port: 403 for name in REFUSED}
+    for host, status in hosts.items():
+        assert watching.ask("/data", headers={"Host": host})[0].status == status, host
+
+
+def test_a_port_is_a_number(watching):
+    for port in (":", ":x", ":9000x", ":-1", ":9000:9000", ":123456"):
+        answer, _ = watching.ask("/", headers={"Host": f"localhost{port}"})
+        assert answer.status == 403, port
 
 
 @pytest.mark.parametrize(
@@ -266,18 +266,16 @@ def test_a_reader_who_hangs_up_is_not_worth_a_word(watching):
     assert watching.ask()[0].status == 200  # and `watching` looks for words at its end
 
 
-@pytest.mark.parametrize(
-    "path", ["/config.json", "/../etc/passwd", "/data/x", "/data/", "/%2e"]
-)
-def test_no_file_is_behind_the_live_page(watching, path):
-    answer, text = watching.ask(path)
-    assert answer.status == 404
-    assert text == "404 Not found\n"
+def test_no_file_is_behind_the_live_page(watching):
+    for path in ("/config.json", "/../etc/passwd", "/data/x", "/data/", "/%2e"):
+        answer, text = watching.ask(path)
+        assert answer.status == 404, path
+        assert text == "404 Not found\n", path
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
-def test_the_live_page_can_only_be_read(watching, method):
-    assert watching.ask("/", method)[0].status == 405
+def test_the_live_page_can_only_be_read(watching):
+    for method in ("POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"):
+        assert watching.ask("/", method)[0].status == 405, method
 
 
 def test_only_what_changed_is_sent(watching):

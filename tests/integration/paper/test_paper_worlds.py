@@ -23,7 +23,7 @@ WALKS = [f"{p}.sgd.minibatch=32" for p in ("policy", "value", "distil")]
 WORLDS = {
     "ALE/Breakout-v5": ["env.atari.max_frames=200"],
     "HalfCheetah-v5": ["env.max_episode_steps=40"],
-    "procgen/bigfish": [],
+    "procgen/bossfight": [],  # its episodes are short by themselves
 }
 
 
@@ -36,16 +36,25 @@ def dna(*words: str) -> int:
 def test_train_eval_and_record(env_id, tmp_path, capsys):
     run = str(tmp_path / "run")
     train_words = ["train", env_id, *SMALL, *WALKS, *WORLDS[env_id], "--out", run, "--json"]
+    train_words += ["--threads", "1"]
     assert dna(*train_words, "--quiet") == 0
     assert json.loads(capsys.readouterr().out)["interactions"] >= 128
-    assert dna("eval", run, "--episodes", "2", "--json") == 0
+    assert dna("eval", run, "--episodes", "2", "--parallel", "2", "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert ("human_normalized" in str(result)) == env_id.startswith("ALE/")
     assert dna("record", run) == 0
     assert (tmp_path / "run/episode.mp4").stat().st_size > 500
 
 
-@pytest.mark.parametrize("env_id", [*WORLDS, "ALE/Tetris-v5"])
+@pytest.mark.parametrize(
+    "env_id",
+    [
+        pytest.param("ALE/Breakout-v5", marks=pytest.mark.long),
+        "ALE/Tetris-v5",
+        "HalfCheetah-v5",
+        "procgen/bigfish",
+    ],
+)
 def test_the_doctor_finds_nothing_wrong(env_id, capsys):
     assert dna("doctor", env_id) == 0
     report = capsys.readouterr().out

@@ -14,14 +14,14 @@ from torch import Tensor
 
 import dna
 from dna.algorithm.returns import normalized
-from dna.config.phases import SGD, Frozen, Name, NonNegative
+from dna.config.phases import SGD, Name, NonNegative, Phase
 from dna.networks.batch import Batch
 from dna.networks.networks import Networks
 from dna.phases import Metrics, freeze, loss, mean
 
 
 @dna.register_phase
-class Imitate(Frozen):
+class Imitate(Phase):
     """Self-imitation on θ_π: actions better than expected become more likely."""
 
     kind: Literal["imitate"] = "imitate"

@@ -40,7 +40,7 @@ class Setting(NamedTuple):
     description: str
 
 
-class Section(NamedTuple):
+class SettingsSection(NamedTuple):
     """The settings of one model: the run's own, those inside `env`, a kind of phase, …"""
 
     title: str
@@ -53,17 +53,17 @@ def settings() -> list[Setting]:
     return [setting for section in sections() for setting in section.settings]
 
 
-def sections() -> list[Section]:
+def sections() -> list[SettingsSection]:
     """Return the same settings in groups, each with what it is about."""
-    found = [Section("Run", _about(Config), list(_fields(Config)))]
+    found = [SettingsSection("Run", _about(Config), list(_fields(Config)))]
     for path, model in _inner(Config):
-        found.append(Section(path, _about(model), list(_fields(model, path))))
+        found.append(SettingsSection(path, _about(model), list(_fields(model, path))))
     for kind, model in PHASES.items():
         name = str(model.model_fields["name"].default)
         rows = list(_fields(model, name))
         for path, inner in _inner(model, name):
             rows += _fields(inner, path)
-        found.append(Section(f"Phase {kind}", _about(model), rows))
+        found.append(SettingsSection(f"Phase {kind}", _about(model), rows))
     return found
 
 

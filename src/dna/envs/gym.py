@@ -45,7 +45,7 @@ from dna.envs.state.generators import GlobalDraws
 MASK_METHOD = "action_masks"
 
 
-class AskedMasks(gymnasium.Wrapper[Any, Any, Any, Any]):
+class ActionMaskInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Puts the result of `action_masks()` into `info["action_mask"]`, unless that is there."""
 
     def reset(
@@ -116,7 +116,7 @@ class GymVector(_Adapter):
                 raise BadInput(
                     f"{self.name}: the factory must make a new environment each time"
                 )
-            self.envs = [AskedMasks(env) if has_mask_method(env) else env for env in made]
+            self.envs = [ActionMaskInfo(env) if has_mask_method(env) else env for env in made]
             self._action = action_codec(self.envs[0].action_space)
             self._obs = self._codec(self.envs[0], making.seeds[0])
         self.agents = making.agents

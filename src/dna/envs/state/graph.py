@@ -227,7 +227,7 @@ class _Reader:
                 raise Mismatch(f"{node['enum']} is not there to be put back")
             return member
         if "constant" in node:
-            if not qualified_names.names(node["constant"], present) or present is None:
+            if not qualified_names.is_name_of(node["constant"], present) or present is None:
                 raise Mismatch(f"{node['constant']} is not there to be put back")
             return present
         return _decode_simple(node)
@@ -260,7 +260,7 @@ class _Reader:
             self._cell(node, present)
         elif "function" in node:
             self._function(node, present)
-        elif not qualified_names.names_type(node["object"], present):
+        elif qualified_names.of_type(present) != node["object"]:
             there = qualified_names.of_type(present)
             raise Mismatch(f"a {node['object']} cannot be put into a {there}")
         else:
@@ -275,7 +275,7 @@ class _Reader:
 
     def _function(self, node: dict[str, Any], present: Any) -> None:
         same = isinstance(present, types.FunctionType)
-        if not same or not qualified_names.names(node["function"], present):
+        if not same or not qualified_names.is_name_of(node["function"], present):
             raise Mismatch(f"{node['function']} is not there to be put back")
         cells = present.__closure__ or ()
         for inner, cell in zip(node["cells"], cells, strict=True):
@@ -297,7 +297,7 @@ class _Reader:
 
     def _method(self, node: dict[str, Any], present: Any) -> Any:
         same = isinstance(present, types.MethodType)
-        if not same or not qualified_names.names(node["method"], present.__func__):
+        if not same or not qualified_names.is_name_of(node["method"], present.__func__):
             raise Mismatch(f"{node['method']} is not there to be put back")
         owner = self.value(node["self"], present.__self__)
         if owner is present.__self__:

@@ -10,17 +10,16 @@ import zlib
 from enum import Enum, Flag
 from typing import Any
 
-#: Old → present name of each class of this package that older snapshots may contain.
-#: Attributes of these classes are recorded by name too: they must not be renamed.
-MOVED = {"dna.envs.masks.AskedMasks": "dna.envs.gym.AskedMasks"}
-#: Functions of this package are compared by name alone, so that editing one, or its docstring,
-#: leaves older snapshots readable.
-_OWN = "dna."
+#: Present → recorded name of each class of this package that has moved: snapshots keep the name
+#: it had first, so that old and new ones are the same. Besides these, a snapshot can contain
+#: the environments of `dna.envs.fake`, and `KeptEnv` and `KeptVector` of `dna.envs.instances`.
+#: Their attributes are recorded by name too, and must not be renamed.
+MOVED = {"dna.envs.gym.ActionMaskInfo": "dna.envs.masks.AskedMasks"}
 
 
 def of_type(x: object) -> str:
     """The dotted name of an object's class."""
-    return f"{getattr(type(x), '__module__', '?')}.{type(x).__qualname__}"
+    return _recorded(f"{getattr(type(x), '__module__', '?')}.{type(x).__qualname__}")
 
 
 def of(x: Any) -> str:
@@ -28,29 +27,29 @@ def of(x: Any) -> str:
     name = getattr(x, "__qualname__", None) or getattr(x, "__name__", None)
     if not isinstance(name, str):
         return of_type(x)
-    text = f"{getattr(x, '__module__', '')}.{name}"
+    text = _recorded(f"{getattr(x, '__module__', '')}.{name}")
     # Two lambdas of one line have one name: the code tells them apart.
     return f"{text}#{_code(x.__code__):08x}" if isinstance(x, types.FunctionType) else text
 
 
-def names(recorded: str, present: Any) -> bool:
-    """Whether a recorded name is that of a present function, class or module."""
-    return _current(recorded) == _current(of(present))
-
-
-def names_type(recorded: str, present: object) -> bool:
-    """Whether a recorded name is that of a present object's class."""
-    return _current(recorded) == of_type(present)
-
-
-def _current(name: str) -> str:
-    """A recorded name as it is now."""
-    if name.startswith(_OWN):
-        name = name.partition("#")[0]
-    for old, new in MOVED.items():
-        if name == old or name.startswith(f"{old}."):
-            return new + name.removeprefix(old)
+def _recorded(name: str) -> str:
+    """The name under which snapshots have what is now called so."""
+    for new, old in MOVED.items():
+        if name == new or name.startswith(f"{new}."):
+            return old + name.removeprefix(new)
     return name
+
+
+def is_name_of(recorded: str, present: Any) -> bool:
+    """Whether a recorded name is that of a present function, class or module.
+
+    Functions of this package are compared by name alone, so that editing one, or its
+    docstring, leaves older snapshots readable.
+    """
+    name = of(present)
+    if name.startswith("dna."):
+        return name.partition("#")[0] == recorded.partition("#")[0]
+    return name == recorded
 
 
 def _code(code: types.CodeType) -> int:

@@ -134,9 +134,7 @@ def _load(simulator: Any, env: Env, derived: Sequence[str], state: Mapping[str, 
     task: Any = env.unwrapped
     kind = simulator.mjtState.mjSTATE_INTEGRATION
     simulator.mj_setState(task.model, task.data, state["integration"], kind)
-    simulator.mj_forward(
-        task.model, task.data
-    )  # computes contacts and other arrays without a fixed size
+    simulator.mj_forward(task.model, task.data)  # contacts have no fixed size: compute them
     simulator.mj_setState(task.model, task.data, state["integration"], kind)
     for name in derived:
         getattr(task.data, name)[...] = state[f"data/{name}"]

@@ -29,14 +29,14 @@ def draw_action(frame: Array, action: int) -> None:
 def draw_time(frames: Array, elapsed: Array, limit: int) -> None:
     """Draw a bar at the bottom of [B, H, W] that fills as `elapsed` [B] runs to `limit`.
 
-    The brightness of the column that time has reached is the fraction of it that is gone.
+    The brightness of the column that time has reached lies between `AHEAD` and `GONE`.
     """
     _, height, width = frames.shape
     columns = np.arange(BORDER, width - BORDER)
     reached = BORDER + (width - 2 * BORDER) * (elapsed / limit)
     whole = np.floor(reached)
-    partly = AHEAD + np.floor((GONE - AHEAD) * (reached - whole))
+    partial = AHEAD + np.floor((GONE - AHEAD) * (reached - whole))
     bar = np.where(columns < whole[:, None], GONE, AHEAD)
-    bar = np.where(columns == whole[:, None], partly[:, None], bar)
+    bar = np.where(columns == whole[:, None], partial[:, None], bar)
     frames[:, height - BAR :] = 0
     frames[:, height - BAR + 1 : height - 1, BORDER : width - BORDER] = bar[:, None]

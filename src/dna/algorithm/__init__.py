@@ -1,4 +1,4 @@
-"""The paper: returns, phases and their losses, the engine, rollouts and the noise scale.
+"""The paper's algorithm: returns, phases and losses, the engine, rollouts, the noise scale.
 
-Nothing here reads or writes files, handles signals or knows which command started it.
+Nothing here may read or write files, handle signals or know which command started it.
 """

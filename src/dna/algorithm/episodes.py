@@ -1,7 +1,7 @@
-"""Scores: raw returns of whole episodes, counted by us for every kind of environment.
+"""Episode scores: undiscounted raw returns, for every kind of environment.
 
-The paper's score is the mean over the last 100 finished episodes of all agents. Where a lost
-life ends an episode (easy Atari), a score is that of the whole game.
+The paper's score is the mean over the last 100 finished episodes of all agents. Where the loss
+of a life ends an episode (easy Atari), the score is still that of the whole game.
 """
 
 from collections import deque
@@ -13,13 +13,13 @@ import numpy as np
 from dna.distributed.shard import Share
 from dna.envs import Array, Step
 
-#: The paper's score: the mean over the last so many finished episodes.
+#: Number of last finished episodes over which the paper's score is a mean.
 WINDOW = 100
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One finished episode; `interactions` counts all agents' steps when it ended."""
+    """A finished episode; `interactions` is the count over all agents when it ended."""
 
     interactions: int
     agent: int
@@ -29,7 +29,7 @@ class Episode:
 
 @dataclass
 class Scores:
-    """Raw returns and lengths of all agents' episodes, counted by us."""
+    """Raw returns and lengths of all agents' episodes."""
 
     agents: int
     returns: Array = field(init=False)
@@ -37,14 +37,14 @@ class Scores:
     window: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     interactions: int = 0
     episodes: int = 0
-    fresh: list[Episode] = field(default_factory=list)  # finished since last asked
+    fresh: list[Episode] = field(default_factory=list)  # finished since the last `take`
 
     def __post_init__(self) -> None:
         self.returns = np.zeros(self.agents)
         self.lengths = np.zeros(self.agents, dtype=np.int64)
 
     def add(self, step: Step, count: bool = True) -> None:
-        """Count one step of all agents; warm-up steps are no interactions of the run."""
+        """Add a step of all agents; warm-up steps (`count=False`) do not count."""
         self.returns += step.reward * step.valid
         if step.unseen is not None:
             self.returns += step.unseen
@@ -52,10 +52,11 @@ class Scores:
         if count:
             self._count(int(step.valid.sum()))
         for agent in np.flatnonzero(step.ended & step.valid):
-            score, length = float(self.returns[agent]), int(self.lengths[agent])
             if count:
-                self._finish(int(agent), score, length)
-            self.returns[agent], self.lengths[agent] = 0.0, 0
+                score = float(self.returns[agent])
+                self._finish(int(agent), score, int(self.lengths[agent]))
+            self.returns[agent] = 0.0
+            self.lengths[agent] = 0
 
     def _count(self, interactions: int) -> None:
         self.interactions += interactions
@@ -66,7 +67,7 @@ class Scores:
         self.fresh.append(Episode(self.interactions, agent, score, length))
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint holds; what is finished was written to the log."""
+        """Return the arrays of a checkpoint; finished episodes are in the log already."""
         return {
             "returns": self.returns,
             "lengths": self.lengths,
@@ -75,20 +76,21 @@ class Scores:
         }
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """The inverse of `state`."""
-        self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
+        """Restore what `state` returned."""
+        self.returns = state["returns"].copy()
+        self.lengths = state["lengths"].copy()
         self.window.clear()
         self.window.extend((float(score), int(length)) for score, length in state["window"])
         self.interactions, self.episodes = map(int, state["counts"])
 
     def take(self) -> list[Episode]:
-        """Episodes finished since the last call."""
+        """Return the episodes that finished since the last call."""
         fresh, self.fresh = self.fresh, []
         return fresh
 
     @property
     def score(self) -> float | None:
-        """Mean score of the last 100 episodes; None before the first ends."""
+        """Mean score of the last 100 episodes; None before the first has finished."""
         return float(np.mean([score for score, _ in self.window])) if self.window else None
 
     @property
@@ -97,14 +99,14 @@ class Scores:
         return float(np.mean([length for _, length in self.window])) if self.window else None
 
     def settle(self) -> None:
-        """A rollout has ended; on one rank everything was counted at once."""
+        """End a rollout. On one rank there is nothing left to count."""
 
 
 class RankScores(Scores):
-    """Scores of all ranks, of which each plays its own agents.
+    """Scores over several ranks, each of which plays its own agents.
 
-    While a rollout lasts a rank notes what happened at which step; then all are told, and
-    count it in the order in which one rank would have seen it.
+    During a rollout each rank records what happened at which step. Afterwards the records are
+    gathered, and every rank counts them in the order in which a single rank would have.
     """
 
     def __init__(self, share: Share) -> None:
@@ -120,7 +122,7 @@ class RankScores(Scores):
         self.ended.append((len(self.steps) - 1, self.share.first + agent, score, length))
 
     def settle(self) -> None:
-        """Count the rollout of all ranks."""
+        """Gather and count the rollout of all ranks."""
         world = self.share.world
         reached = self.interactions + np.cumsum(sum(world.gather(np.array(self.steps))))
         ended = np.array(self.ended, np.float64).reshape(-1, 4)
@@ -129,4 +131,5 @@ class RankScores(Scores):
             self.interactions = int(reached[int(t)])
             super()._finish(int(agent), score, int(length))
         self.interactions = int(reached[-1])
-        self.steps, self.ended = [], []
+        self.steps = []
+        self.ended = []

@@ -1,4 +1,4 @@
-"""The last N_π rollouts, for PPG's auxiliary phase. DNA keeps none (section 4.4)."""
+"""The last N_π rollouts, for PPG's auxiliary phase. DNA needs no replay (section 4.4)."""
 
 from collections.abc import Mapping
 
@@ -10,37 +10,37 @@ from dna.distributed.shard import ALONE, Share
 from dna.networks.batch import Experience
 from dna.networks.frames import Frames, JoinedRollouts
 
-#: What the auxiliary phase reads beside observations; the rest is forgotten at once.
+#: Columns that the auxiliary phase reads besides observations; others are not kept.
 COLUMNS = ("v_targ", "weight")
 
 
 class Replay:
-    """A list of rollouts that is emptied once it has been learned from."""
+    """The last rollouts, up to `length`, cleared after the auxiliary phase."""
 
     def __init__(self, length: int) -> None:
         self.length = length
         self.rollouts: list[Experience] = []
 
     def add(self, experience: Experience) -> None:
-        """Remember a rollout; the oldest beyond N_π goes."""
+        """Add a rollout and drop the oldest beyond N_π."""
         if self.length:
             columns = {name: experience[name] for name in COLUMNS}
             kept = Experience(experience.obs, columns, experience.share)
             self.rollouts = [*self.rollouts, kept][-self.length :]
 
     def experience(self, rollouts: int) -> Experience:
-        """The rows of the last so many rollouts; observations are not copied."""
+        """Return the rows of the last so many rollouts; observations are not copied."""
         last = self.rollouts[-rollouts:]
         columns = {name: torch.cat([part[name] for part in last]) for name in COLUMNS}
         parts = tuple(part.obs for part in last if not isinstance(part.obs, JoinedRollouts))
         return Experience(JoinedRollouts(parts), columns, last[0].share)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all rollouts."""
         self.rollouts = []
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint holds."""
+        """Return the tensors of a checkpoint."""
         return {
             f"{index}/{name}": tensor
             for index, rollout in enumerate(self.rollouts)
@@ -48,7 +48,7 @@ class Replay:
         }
 
     def load(self, rollouts: Mapping[int, dict[str, Tensor]], share: Share = ALONE) -> None:
-        """The inverse of `state`, rollout by rollout."""
+        """Restore the rollouts whose tensors `state` returned, by index."""
         self.rollouts = [_rollout(tensors, share) for tensors in rollouts.values()]
 
 

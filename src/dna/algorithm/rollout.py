@@ -1,8 +1,8 @@
-"""Collecting experience: lines 6-7 of algorithm 1, and the warm-up of appendix A.
+"""Rollouts: lines 6-7 of algorithm 1, and warm-up and repeat penalty of appendix A.
 
-Nothing is evaluated per step but the policy; values are computed for the whole rollout at
-once afterwards (`estimate`). Scores are raw rewards summed from an episode's true start to
-its true end, whatever was done to the rewards that are learned from.
+Only the policy is evaluated at each step; values are computed for the whole rollout afterwards
+(`returns.estimate`). Scores are raw rewards summed over whole episodes, whatever normalization
+and penalty do to the rewards that are learned from.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,24 +30,26 @@ from dna.networks.normalizers import RewardNormalizer
 
 
 class RepeatedAction:
-    """Subtracts `amount` from the reward of each step while an action is repeated too long.
+    """Subtract `amount` from the reward of each step that repeats an action for too long.
 
-    The rewards are the normalized ones, and the penalty stands outside their clip. As in the
-    authors' code, counters outlive episodes and the action before the first is 0.
+    The penalty applies to normalized rewards, after their clip. As in the authors' code,
+    counters continue across episodes and the action before the first one is 0.
     """
 
     def __init__(self, agents: int, width: int, amount: float, after: int) -> None:
-        self.amount, self.after = amount, after
+        self.amount = amount
+        self.after = after
         self.last: npt.NDArray[Any] = np.zeros((agents, width))
         self.repeats = np.zeros(agents, dtype=np.int64)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What a checkpoint holds."""
+        """Return the arrays of a checkpoint."""
         return {"last": self.last, "repeats": self.repeats}
 
     def load(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `state`."""
-        self.last, self.repeats = state["last"].copy(), state["repeats"].copy()
+        """Restore what `state` returned."""
+        self.last = state["last"].copy()
+        self.repeats = state["repeats"].copy()
 
     def __call__(
         self,
@@ -55,7 +57,7 @@ class RepeatedAction:
         action: npt.NDArray[Any],
         valid: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.float32]:
-        """The rewards [A] of these actions [A, W], less the penalty where it is due."""
+        """Return the rewards [A] of these actions [A, W] minus the penalties."""
         same = (action == self.last).all(axis=1)
         self.repeats = np.where(valid, np.where(same, self.repeats + 1, 0), self.repeats)
         self.last = np.where(valid[:, None], action, self.last)
@@ -64,7 +66,7 @@ class RepeatedAction:
 
 
 class Collector:
-    """The environments of a run and everything that goes on between them and the learner."""
+    """Steps the environments of a run with its policy and records rollouts."""
 
     def __init__(
         self,
@@ -79,7 +81,10 @@ class Collector:
         self.watch = watch or nullcontext()
         self.share = share if share.world.size > 1 else Share(agents=env.agents)
         self.world = share.world
-        self.env, self.networks, self.config, self.seed = env, networks, config, seed
+        self.env = env
+        self.networks = networks
+        self.config = config
+        self.seed = seed
         self.values = config.returns.values == "acting"
         self.actor = make_actor(networks, env.agents, values=self.values)
         norm = config.normalize_reward
@@ -90,28 +95,35 @@ class Collector:
             )
         self.penalty: RepeatedAction | None = None
         if config.repeat_penalty is not None:
-            amount, after = config.repeat_penalty.amount, config.repeat_penalty.after
-            self.penalty = RepeatedAction(env.agents, env.action.width, amount, after)
+            self.penalty = RepeatedAction(
+                env.agents,
+                env.action.width,
+                config.repeat_penalty.amount,
+                config.repeat_penalty.after,
+            )
         self.scores = RankScores(share) if self.world.size > 1 else Scores(env.agents)
         self.restart()
 
     def restart(self) -> None:
-        """Begin new episodes everywhere."""
+        """Reset all environments."""
         with self.watch:
             self.obs: Array = self.env.reset()
-        self.elapsed = np.zeros(self.env.agents, np.int64)  # the time that `obs` shows
-        self.resetting = np.zeros(self.env.agents, np.bool_)  # rows that only reset next
+        self.elapsed = np.zeros(self.env.agents, np.int64)  # time in the episode at `obs`
+        self.resetting = np.zeros(
+            self.env.agents, np.bool_
+        )  # agents whose next step only resets
 
     def warm_up(self, should_stop: Callable[[], bool] = lambda: False) -> int:
-        """Play t ~ U(low, high) untrained steps in each environment; returns the steps taken.
+        """Play t ~ U(low, high) steps in each environment and return the number taken.
 
-        They start the statistics and pull the environments apart in time. Environments that
-        cannot be held still all play the longest t.
+        They initialize the normalization and desynchronize the environments. Environments that
+        cannot be paused individually all play the longest t.
         """
         settings = self.config.warm_up
         if settings is None:
             return 0
-        rng, own = generator(self.seed, "warm_up"), self.share.own
+        rng = generator(self.seed, "warm_up")
+        own = self.share.own
         steps = rng.integers(settings.low, settings.high + 1, size=self.share.agents)
         taken = 0
         for t in range(int(steps.max())):
@@ -135,9 +147,9 @@ class Collector:
 
     def collect(self, iteration: int, clock: Clock) -> Rollout:
         """Run π in every environment for N steps."""
-        horizon, agents = self.config.horizon, self.env.agents
+        horizon = self.config.horizon
         rng = generator(self.seed, "act", iteration)
-        # Drawn for all ranks: each takes what one rank would have given these agents.
+        # Drawn for the agents of all ranks, so that each gets the noise it has on one rank.
         noise = self.networks.distribution.draw(rng, (horizon, self.share.agents))
         noise = noise[:, self.share.own]
         stack = self.networks.obs.stack
@@ -146,13 +158,13 @@ class Collector:
             if stack is None
             else FrameWriter(horizon + 1, self.obs, self.elapsed, stack)
         )
-        rows = _Rows(horizon, agents, self.networks)
+        rows = _Rows(horizon, self.env.agents, self.networks)
         for t in range(horizon):
             with clock("inference"):
                 seen = self.obs[~self.resetting] if self.resetting.any() else self.obs
                 self.networks.observe(seen, self.world)
                 pi, action, value = self.actor(self.obs, noise[t])
-                if not np.isfinite(pi).all():  # an environment would choke on such actions
+                if not np.isfinite(pi).all():  # before an environment gets such actions
                     raise NonFinite("π's output is not finite", {"obs": self.obs, "pi": pi})
             with clock("env"), self.watch:
                 step = self.env.step(action)
@@ -168,20 +180,22 @@ class Collector:
         return rows.rollout(states.finish(), self.values, self.share)
 
     def _advance(self, step: Step, active: npt.NDArray[np.bool_] | None = None) -> None:
-        """Move to the next observation; environments held still keep theirs."""
+        """Advance to the next observations; paused environments keep theirs."""
         if active is not None:
             step.obs[~active] = self.obs[~active]
         self.obs = step.obs
         if step.elapsed is not None:
             self.elapsed = step.elapsed
-        # NEXT_STEP: the observation after an end belongs to a row that only resets.
+        # With NEXT_STEP autoreset, the step after an episode's end only resets.
         self.resetting = step.done.copy()
         self.resetting[list(step.final_obs)] = False
 
     def state(self) -> State:
-        """What a checkpoint holds of acting; the environments' own state is not in it."""
-        parts: dict[str, State] = {"scores": self.scores.state()}
-        parts["now"] = {"obs": self.obs, "elapsed": self.elapsed, "resetting": self.resetting}
+        """Return the arrays of a checkpoint; the environments' own state is saved elsewhere."""
+        parts: dict[str, State] = {
+            "scores": self.scores.state(),
+            "now": {"obs": self.obs, "elapsed": self.elapsed, "resetting": self.resetting},
+        }
         if self.reward_normalizer is not None:
             parts["reward"] = self.reward_normalizer.state()
         if self.penalty is not None:
@@ -189,7 +203,7 @@ class Collector:
         return {f"{part}/{k}": v for part, state in parts.items() for k, v in state.items()}
 
     def load(self, state: Mapping[str, Array], *, same_episodes: bool) -> None:
-        """The inverse of `state`; in new episodes all that was counted in the old is void."""
+        """Restore what `state` returned, except what new episodes start afresh."""
         parts: dict[str, State] = {}
         for name, array in state.items():
             part, _, key = name.partition("/")
@@ -206,11 +220,12 @@ class Collector:
             self.penalty.load(parts["penalty"])
         if same_episodes:
             now = parts["now"]
-            self.obs, self.elapsed = now["obs"].copy(), now["elapsed"].copy()
+            self.obs = now["obs"].copy()
+            self.elapsed = now["elapsed"].copy()
             self.resetting = now["resetting"].copy()
 
     def _learn_rewards(self, step: Step, action: Array) -> npt.NDArray[np.float32]:
-        """What is learned from: normalized rewards, less the penalty for repetitions."""
+        """Return the rewards to learn from: normalized, minus the repeat penalty."""
         reward = step.reward
         if self.reward_normalizer is not None:
             reward = self.reward_normalizer(reward, step.done, step.valid)
@@ -220,13 +235,14 @@ class Collector:
 
 
 class _Rows:
-    """The growing columns of a rollout."""
+    """The columns of a rollout while it is being collected."""
 
     def __init__(self, horizon: int, agents: int, networks: Networks) -> None:
-        spec, self.distribution = networks.action, networks.distribution
-        size, kind = (horizon, agents), np.int64 if not spec.numbers else np.float32
+        self.distribution = networks.distribution
+        size = (horizon, agents)
+        action_type = np.float32 if networks.action.numbers else np.int64
         self.pi = np.empty((*size, self.distribution.parameters), np.float32)
-        self.action = np.empty((*size, spec.width), kind)
+        self.action = np.empty((*size, networks.action.width), action_type)
         self.reward = np.empty(size, np.float32)
         self.terminated = np.empty(size, np.bool_)
         self.done = np.empty(size, np.bool_)
@@ -237,8 +253,11 @@ class _Rows:
     def add(
         self, t: int, pi: Array, action: Array, step: Step, reward: npt.NDArray[np.float32]
     ) -> None:
-        self.pi[t], self.action[t], self.reward[t] = pi, action, reward
-        self.terminated[t], self.done[t] = step.terminated, step.done
+        self.pi[t] = pi
+        self.action[t] = action
+        self.reward[t] = reward
+        self.terminated[t] = step.terminated
+        self.done[t] = step.done
         self.weight[t] = step.valid
         for agent, last in step.final_obs.items():
             if not step.terminated[agent]:
@@ -246,11 +265,12 @@ class _Rows:
 
     def rollout(self, obs: Tensor | Frames, values: bool, share: Share) -> Rollout:
         finals = [torch.from_numpy(last) for last in self.finals.values()]
-        pi, action = torch.from_numpy(self.pi), torch.from_numpy(self.action)
+        pi = torch.from_numpy(self.pi)
+        action = torch.from_numpy(self.action)
         return Rollout(
             obs=obs,
             action=action,
-            # Of all steps at once: nothing is computed while acting that can be done later.
+            # For all steps at once: acting itself computes only what the next step needs.
             log_prob=self.distribution.log_prob(pi, action),
             reward=torch.from_numpy(self.reward),
             terminated=torch.from_numpy(self.terminated),

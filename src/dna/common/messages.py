@@ -40,13 +40,16 @@ def nearest(word: str, known: list[str]) -> str:
     return f"; known: {', '.join(known)}" if 0 < len(known) <= 12 else ""
 
 
-def elsewhere(word: str, tree: Mapping[str, Any], but: str = "") -> str:
-    """Return `; did you mean 'returns.gamma'?` for a key of a section or another library."""
-    for key in (word, ALIASES.get(word)):
+def elsewhere(key: str, tree: Mapping[str, Any], wrong: str = "") -> str:
+    """Return `; did you mean 'returns.gamma'?` for a key of a section or another library.
+
+    `wrong` is the path at which the key was refused, if that is not the key itself.
+    """
+    for name in (key, ALIASES.get(key)):
         for path in _paths(tree):
-            if path.split(".")[-1] == key and path != (but or word):
+            if path.split(".")[-1] == name and path != (wrong or key):
                 return f"; did you mean '{quoted(path)}'?"
-    return f"; {SB3_SETTINGS[word]}" if word in SB3_SETTINGS else ""
+    return f"; {SB3_SETTINGS[key]}" if key in SB3_SETTINGS else ""
 
 
 def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
@@ -59,10 +62,12 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
     if first["type"] == "json_invalid":
         return "settings: contain text that is not valid Unicode"
     if first["type"] == "extra_forbidden":
-        word = str(first["loc"][-1])
-        known = [key for p in _paths(tree) if (key := p.split(".")[-1]) != word]
-        wrong = dotted_path(first["loc"], tree)
-        hint = elsewhere(word, tree, wrong) or nearest(word, list(dict.fromkeys(known)))
+        key = str(first["loc"][-1])
+        known = dict.fromkeys(path.split(".")[-1] for path in _paths(tree))
+        known.pop(key, None)
+        hint = elsewhere(key, tree, dotted_path(first["loc"], tree)) or nearest(
+            key, list(known)
+        )
         return shown(f"{path}: no such setting{hint}")
     if first["type"] == "missing":
         return f"{path}: must be given"
@@ -76,18 +81,18 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
 
 def dotted_path(location: tuple[int | str, ...], tree: Mapping[str, Any]) -> str:
     """Return pydantic's location as the user writes it: phases by name, no union tags."""
-    words = list(location)
-    if words[:2] == ["env", "options"]:
-        return ".".join(str(word) for word in words[:3])
-    if len(words) > 1 and words[0] == "phases" and isinstance(words[1], int):
+    parts = list(location)
+    if parts[:2] == ["env", "options"]:
+        return ".".join(str(part) for part in parts[:3])
+    if len(parts) > 1 and parts[0] == "phases" and isinstance(parts[1], int):
         phases = tree["phases"]
-        phase = phases[words[1]] if isinstance(phases, list) else None
+        phase = phases[parts[1]] if isinstance(phases, list) else None
         name = phase.get("name") if isinstance(phase, dict) else None
-        place = f"phases.{words[1]}"
-        if isinstance(name, str) and words[-1] != "name":
-            place = name
-        words = [place, *words[3:]]
-    return ".".join(str(word) for word in words if word not in _TAGS)
+        start = f"phases.{parts[1]}"
+        if isinstance(name, str) and parts[-1] != "name":
+            start = name
+        parts = [start, *parts[3:]]
+    return ".".join(str(part) for part in parts if part not in _TAGS)
 
 
 def _paths(tree: Mapping[str, Any]) -> list[str]:

@@ -90,13 +90,13 @@ def signal_name(number: int) -> str | None:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ExitStatus:
     """How a run's process ended: exit code (−n: killed by signal n) and last line of stderr."""
 
     code: int
-    words: str = ""
+    message: str = ""
 
-    def plainly(self) -> str:
+    def describe(self) -> str:
         """Describe the exit code, for a process that printed nothing."""
         names = {int(one): one.name for one in signal.Signals}
         if -self.code in names:
@@ -110,11 +110,13 @@ class Child:
     Asked to stop, the run saves and exits with 75.
     """
 
-    def __init__(self, folder: str, words: Sequence[str] = (), cwd: str | None = None) -> None:
+    def __init__(
+        self, folder: str, options: Sequence[str] = (), cwd: str | None = None
+    ) -> None:
         self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed in `poll`
-        self.ended: Ended | None = None
+        self.ended: ExitStatus | None = None
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dna", "resume", folder, "--quiet", *words],
+            [sys.executable, "-m", "dna", "resume", folder, "--quiet", *options],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -123,14 +125,14 @@ class Child:
             preexec_fn=partial(_end_with_parent, os.getpid()),
         )
 
-    def poll(self) -> Ended | None:
+    def poll(self) -> ExitStatus | None:
         """Return how the process ended; None while it runs."""
         if self.ended is None and self.process.poll() is not None:
             self.stderr.seek(0)
             lines = self.stderr.read().decode(errors="replace").strip().splitlines()
             self.stderr.close()
             last = lines[-1].removeprefix("dna: ") if lines else ""
-            self.ended = Ended(self.process.returncode, last)
+            self.ended = ExitStatus(self.process.returncode, last)
         return self.ended
 
     def stop(self) -> None:

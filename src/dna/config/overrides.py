@@ -119,12 +119,12 @@ def digest(config: Config, seed: int | None = None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def differences(ours: Config, theirs: Config) -> dict[str, tuple[Any, Any]]:
-    """Map each dotted path that differs to (ours, theirs); a phase only one has is one row."""
-    both = {p.name for p in ours.phases} & {p.name for p in theirs.phases}
-    left = _leaves(_by_name(ours, both))
-    right = _leaves(_by_name(theirs, both))
-    pairs = {path: (left.get(path), right.get(path)) for path in {**left, **right}}
+def differences(left: Config, right: Config) -> dict[str, tuple[Any, Any]]:
+    """Map each dotted path that differs to (left, right); a phase only one has is one row."""
+    both = {p.name for p in left.phases} & {p.name for p in right.phases}
+    before = _leaves(_by_name(left, both))
+    after = _leaves(_by_name(right, both))
+    pairs = {path: (before.get(path), after.get(path)) for path in {**before, **after}}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 

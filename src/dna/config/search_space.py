@@ -60,17 +60,18 @@ class Range:
 Axis = Choice | Range
 
 
-def split(words: Sequence[str]) -> tuple[list[str], dict[str, Axis]]:
+def split(arguments: Sequence[str]) -> tuple[list[str], dict[str, Axis]]:
     """Separate `key=value` arguments into plain settings and axes by key."""
     plain: list[str] = []
     axes: dict[str, Axis] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
         axis = _axis(key, text) if key and equals else None
-        if key in axes or (axis is not None and key in [w.partition("=")[0] for w in plain]):
+        taken = [other.partition("=")[0] for other in plain]
+        if key in axes or (axis is not None and key in taken):
             raise BadInput(f"{quoted(key)}: given twice")
         if axis is None:
-            plain.append(word)
+            plain.append(argument)
         else:
             axes[key] = axis
     return plain, axes

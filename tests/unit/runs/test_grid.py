@@ -10,7 +10,7 @@ import pytest
 from dna.cli import main
 from dna.common.errors import BadInput, MissingExtra, StorageFailure
 from dna.common.lock import locked
-from dna.common.process import Ended
+from dna.common.process import ExitStatus
 from dna.config.overrides import digest
 from dna.config.search_space import Choice, Range, as_words, grid, label, split
 from dna.runs.folder import RunFolder
@@ -279,7 +279,7 @@ class FakeRun:
         self.code = code
 
     def poll(self):
-        return Ended(self.code)
+        return ExitStatus(self.code)
 
     def stop(self):
         self.code = 75

@@ -1,8 +1,8 @@
 """The profile `as_run`: the authors' code where it departs from their paper.
 
-Each row names a setting, the paper's value and the code's. A row is used where a configuration
-has the paper's value, so the profile fits every preset and leaves alone what is already
-something else. docs/fidelity.md has the full story of each row.
+Each row names a setting, the paper's value and the code's. A row applies where a configuration
+has the paper's value, so that the profile fits every preset and keeps settings that were
+changed already. docs/fidelity.md explains each row.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from dna.config import Config
 from dna.config.overrides import at, tweak
 
 _ANYWHERE: Mapping[str, Any] = MappingProxyType({})
-#: Of the paper's benchmarks only MuJoCo's observations are vectors, and its actions real.
+#: Of the paper's benchmarks only MuJoCo has vector observations, and real-valued actions.
 _MUJOCO: Mapping[str, Any] = MappingProxyType({"network.encoder": "mlp"})
 
 
 class Departure(NamedTuple):
-    """A setting with the paper's value and the code's, used where the settings `where` hold."""
+    """A setting with the paper's value and the code's; applies where `where` holds."""
 
     key: str
     paper: Any
@@ -38,7 +38,7 @@ DEPARTURES = (
     ),
     Departure(
         "distil.constraint", "mean_mse", "mean_mse_scaled",
-        "the distance of the centers is divided by the variance",
+        "the distance of the means is divided by the variance",
     ),
     Departure("distil.weight", 1.0, 0.5, "squared losses carry a factor of one half"),
     Departure("distil.first", "run", "skip", "the first iteration does not distil"),
@@ -59,7 +59,7 @@ DEPARTURES = (
     ),
     Departure(
         "warm_up", {"low": 1, "high": 1000, "actions": "uniform"}, None,
-        "the code's warm-up knows discrete actions only", _MUJOCO,
+        "the code's warm-up supports discrete actions only", _MUJOCO,
     ),
     Departure("warm_up.low", 1, 0, "lengths are drawn from 0 on"),
     Departure("warm_up.actions", "uniform", "policy", "the untrained policy acts"),
@@ -84,7 +84,7 @@ DEPARTURES = (
 
 
 def departures(config: Config) -> list[Departure]:
-    """The rows that change something in this configuration."""
+    """Return the rows that change something in this configuration."""
     used = []
     for row in DEPARTURES:
         wanted = {row.key: row.paper, **row.where}
@@ -95,7 +95,7 @@ def departures(config: Config) -> list[Departure]:
 
 
 def as_run(config: Config) -> Config:
-    """The configuration as the authors' code would run it."""
+    """Return the configuration as the authors' code would run it."""
     return tweak(config, **{row.key: row.code for row in departures(config)})
 
 

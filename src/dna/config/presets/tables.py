@@ -1,6 +1,6 @@
 """The five settings tables in the paper's layout, read from the presets.
 
-Cells are what our presets hold, never what the paper printed: tests/paper/test_presets.py
+Cells are the values of the presets, never copies of the paper's: tests/paper/test_presets.py
 compares the two.
 """
 
@@ -31,7 +31,7 @@ class SettingsTable(NamedTuple):
     rows: tuple[Entry, ...]
 
     def cells(self) -> list[dict[str, str]]:
-        """One mapping per row: `setting`, then each column."""
+        """Return one mapping per row: `setting`, then each column."""
         return [
             {"setting": row.label}
             | {name: row.cell(config) for name, config in self.columns.items()}
@@ -40,7 +40,7 @@ class SettingsTable(NamedTuple):
 
 
 def _text(value: Any) -> str:
-    """Numbers as the paper prints them: 2.5e-4, and alpha*0.01 for one annealed to zero."""
+    """Format numbers as the paper does: 2.5e-4, and alpha*0.01 for one annealed to zero."""
     if isinstance(value, dict):
         return f"alpha*{_text(value['start'])}"
     if isinstance(value, float) and 0 < value < 1e-3:
@@ -50,7 +50,7 @@ def _text(value: Any) -> str:
 
 
 def _key(*keys: str, absent: str = "") -> Cell:
-    """The first of these settings that the configuration has; `absent` if none, or if off."""
+    """Show the first of these settings that a configuration has; `absent` if none, or off."""
 
     def cell(config: Config) -> str:
         for key in keys:
@@ -65,12 +65,12 @@ def _key(*keys: str, absent: str = "") -> Cell:
 
 
 def _either(key: str, absent: str = "") -> Cell:
-    """A setting of the policy phase, or of PPO's only one."""
+    """Show a setting of the policy phase, or of PPO's only phase."""
     return _key(f"policy.{key}", f"joint.{key}", absent=absent)
 
 
 def _third(key: str) -> Cell:
-    """A setting of DNA's distillation, or of PPG's auxiliary phase."""
+    """Show a setting of DNA's distillation, or of PPG's auxiliary phase."""
     return _key(f"distil.{key}", f"aux.{key}")
 
 
@@ -144,7 +144,7 @@ TABLE3 = SettingsTable(
             "Training frames",
             lambda config: f"{config.interactions * at(config, 'env.atari.skip') // 10**6}M",
         ),
-        # Two rows that no setting of ours changes.
+        # This row and "Reward clipping" are not settings here.
         Entry("Color / grayscale", lambda _: "Grayscale"),
         Entry("Frame stacked", _key("env.atari.stack")),
         Entry("Action repetitions", _key("env.atari.skip")),
@@ -188,7 +188,7 @@ TABLE7 = SettingsTable(
     ),
 )
 
-#: By number, as `dna show table1` has them.
+#: Name of a table in `dna show` → the table.
 TABLES = {
     "table1": TABLE1,
     "table2": TABLE2,

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 from dna.common.console import typed
 from dna.common.errors import BadInput, DnaError, FolderBusy, Preempted
 from dna.common.lock import check_unlocked
-from dna.common.process import Child, Ended, stop_signals
+from dna.common.process import Child, ExitStatus, stop_signals
 from dna.config import Config
 from dna.runs.folder import RunFolder
 
@@ -40,7 +40,7 @@ TaskState = Literal["waiting", "running", "done", "stopped", "failed", "pruned"]
 class Handle(Protocol):
     """A run that was started somewhere."""
 
-    def poll(self) -> Ended | None:
+    def poll(self) -> ExitStatus | None:
         """Return how the process ended; None while it runs."""
 
     def stop(self) -> None:
@@ -233,7 +233,7 @@ class Pool:
             task.code = FolderBusy.exit_code
             task.message = message
 
-    def _close(self, task: Task, ended: Ended, *, last: bool = False) -> None:
+    def _close(self, task: Task, ended: ExitStatus, *, last: bool = False) -> None:
         """Set the state of a task whose process has ended; `last`: start nothing again."""
         task.handle = None
         task.code = ended.code
@@ -245,12 +245,12 @@ class Pool:
         elif last:
             task.state = "stopped"
         elif ended.code == FolderBusy.exit_code:
-            self._wait(task, ended.words)
+            self._wait(task, ended.message)
         elif self._retry(task, ended.code):
             task.state = "waiting"
         else:
             task.state = "stopped" if ended.code == Preempted.exit_code else "failed"
-            task.message = ended.words or ended.plainly()
+            task.message = ended.message or ended.describe()
             if ended.code == BadInput.exit_code and task.begun and not task.interactions:
                 # A refused run leaves no trace; other failures leave evidence.
                 RunFolder(task.folder).clear()

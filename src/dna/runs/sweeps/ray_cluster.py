@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dna.common.errors import BadInput, DnaError, MissingExtra
-from dna.common.process import Child, Ended
+from dna.common.process import Child, ExitStatus
 
 #: Seconds between two looks of a worker at its run.
 PAUSE = 0.2
@@ -43,7 +43,7 @@ def resume_in_child(folder: str, options: list[str], cwd: str) -> tuple[int, str
                 asked.clear()
                 child.stop()
             time.sleep(PAUSE)  # not `wait`, which a signal does not interrupt
-        return ended.code, ended.words
+        return ended.code, ended.message
     finally:
         signal.signal(signal.SIGINT, old)
 
@@ -54,21 +54,21 @@ class RayHandle:
 
     ray: Any
     task: Any
-    ended: Ended | None = None
+    ended: ExitStatus | None = None
 
-    def poll(self) -> Ended | None:
+    def poll(self) -> ExitStatus | None:
         """Return how the run ended; a lost worker or node counts as killed."""
         if self.ended is None and self.ray.wait([self.task], timeout=0)[0]:
             errors = self.ray.exceptions
             try:
-                self.ended = Ended(*self.ray.get(self.task))
+                self.ended = ExitStatus(*self.ray.get(self.task))
             except errors.TaskCancelledError:
-                self.ended = Ended(75)  # before it started
+                self.ended = ExitStatus(75)  # before it started
             except errors.RayTaskError as error:  # in our function: not installed there?
                 last = str(error).strip().splitlines()[-1]
-                self.ended = Ended(1, f"on the cluster: {last}")
+                self.ended = ExitStatus(1, f"on the cluster: {last}")
             except errors.RayError as error:
-                self.ended = Ended(LOST, f"lost: {type(error).__name__}")
+                self.ended = ExitStatus(LOST, f"lost: {type(error).__name__}")
         return self.ended
 
     def stop(self) -> None:

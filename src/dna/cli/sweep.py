@@ -32,46 +32,52 @@ if TYPE_CHECKING:
     from dna.runs.sweeps.pool import Place, Task
 
 
+@dataclass(frozen=True)
+class SweepOptions:
+    """Options of `dna sweep` alone."""
+
+    seed: Seed = 0
+    seeds: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Runs of each point, from --seed on")
+    ] = 1
+    search: Annotated[
+        Literal["optuna"] | None,
+        typer.Option(help="Search with this library instead of trying every combination"),
+    ] = None
+    trials: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="With --search: number of trials")
+    ] = None
+    objective: Annotated[
+        str, typer.Option(help="Objective: score, area or interactions-to=NUMBER")
+    ] = "score"
+    average: Annotated[
+        Literal["mean", "median"], typer.Option(help="Average of the objective over seeds")
+    ] = "mean"
+    prune: Annotated[
+        bool,
+        typer.Option("--prune/--no-prune", help="With --search: stop unpromising trials early"),
+    ] = True
+    runs: Annotated[Path, typer.Option(help="Folder of all runs, each named by its digest")] = (
+        Path("runs")
+    )
+    out: Annotated[Path | None, typer.Option(help="Folder of the results [sweeps/<name>]")] = (
+        None
+    )
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Parallel runs [number of cores]")
+    ] = None
+    plan: Annotated[bool, typer.Option("--plan", help="List the runs and stop")] = False
+    as_json: AsJson = False
+    quiet: Quiet = False
+
+
 @expand
 def sweep(
     env_id: EnvId,
     settings: SettingsOptions,
-    *,
-    seed: Seed = 0,
-    seeds: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Runs of each point, from --seed on")
-    ] = 1,
-    search: Annotated[
-        Literal["optuna"] | None,
-        typer.Option(help="Search with this library instead of trying every combination"),
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="With --search: number of trials")
-    ] = None,
-    objective: Annotated[
-        str, typer.Option(help="Objective: score, area or interactions-to=NUMBER")
-    ] = "score",
-    average: Annotated[
-        Literal["mean", "median"], typer.Option(help="Average of the objective over seeds")
-    ] = "mean",
-    prune: Annotated[
-        bool,
-        typer.Option("--prune/--no-prune", help="With --search: stop unpromising trials early"),
-    ] = True,
-    runs: Annotated[
-        Path, typer.Option(help="Folder of all runs, each named by its digest")
-    ] = Path("runs"),
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the results [sweeps/<name>]")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Parallel runs [number of cores]")
-    ] = None,
+    options: SweepOptions,
     cluster: RayOptions,
     how: RunOptions,
-    plan: Annotated[bool, typer.Option("--plan", help="List the runs and stop")] = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
 ) -> None:
     """Train every combination of some settings over seeds, or search for good settings.
 
@@ -93,52 +99,30 @@ def sweep(
     plain, axes = split(settings.overrides or [])
     if not axes:
         raise BadInput("KEY=A,B: name a setting to vary, for example policy.sgd.epochs=1,2")
-    if search is None and trials is not None:
+    if options.search is None and options.trials is not None:
         raise BadInput("--trials: requires --search optuna")
-    if search is not None and trials is None:
+    if options.search is not None and options.trials is None:
         raise BadInput("--trials: required by --search, for example --trials 30")
-    command = _Sweep(
-        env_id=env_id,
-        settings=settings,
-        plain=plain,
-        axes=axes,
-        seeds=seed_range(seed, seeds),
-        objective=objective,
-        average=average,
-        runs=runs,
-        out=out,
-        jobs=jobs,
-        cluster=cluster,
-        run_options=how.as_words(),
-        plan=plan,
-        as_json=as_json,
-        quiet=quiet,
-    )
-    if trials is None:
+    seeds = seed_range(options.seed, options.seeds)
+    command = _Command(env_id, settings, options, cluster, how.as_words(), plain, axes, seeds)
+    if options.trials is None:
         command.grid()
     else:
-        command.search(trials, prune)
+        command.search(options.trials)
 
 
 @dataclass(frozen=True)
-class _Sweep:
+class _Command:
     """The command line of a sweep, and its two forms: a grid and a search."""
 
     env_id: str
     settings: SettingsOptions
+    options: SweepOptions
+    cluster: RayOptions
+    run_options: list[str]  # of `dna resume`
     plain: list[str]  # `key=value` words that apply to all runs
     axes: Mapping[str, Axis]
     seeds: range
-    objective: str
-    average: Literal["mean", "median"]
-    runs: Path
-    out: Path | None
-    jobs: int | None
-    cluster: RayOptions
-    run_options: list[str]
-    plan: bool
-    as_json: bool
-    quiet: bool
 
     def configure(self, changes: Mapping[str, Any]) -> Config:
         """Build the configuration of one point."""
@@ -153,16 +137,19 @@ class _Sweep:
 
         points = [Point(*pair) for pair in zip(changes, configs, strict=True)]
         sweep = self._sweep({"kind": "grid"}, configs[0])
-        if self.plan:
-            _print_plan(grid_tasks(sweep, points), self.as_json)
+        if self.options.plan:
+            _print_plan(grid_tasks(sweep, points), self.options.as_json)
             return
-        with self.cluster.place(self.jobs) as place, show_runs(quiet=self.quiet) as display:
+        with (
+            self.cluster.place(self.options.jobs) as place,
+            show_runs(quiet=self.options.quiet) as display,
+        ):
             where = place or _this_machine(configs[0])
             tree, tasks = run_grid(sweep, points, where, self.run_options, display.update)
         self._print_results(sweep, tree)
         check(tasks)
 
-    def search(self, trials: int, prune: bool) -> None:
+    def search(self, trials: int) -> None:
         """Run the trials of a search."""
         space = Space(self.axes, self.configure)
         first = space.check()
@@ -173,17 +160,22 @@ class _Sweep:
             "kind": "search",
             "seeds": len(self.seeds),
             "seed": self.seeds[0],
-            "objective": self.objective,
-            "average": self.average,
-            "prune": prune,
+            "objective": self.options.objective,
+            "average": self.options.average,
+            "prune": self.options.prune,
         }
         sweep = self._sweep(about, first)
-        if self.plan:
-            _print_search_plan(sweep, trials, self.as_json)
+        if self.options.plan:
+            _print_search_plan(sweep, trials, self.options.as_json)
             return
-        with self.cluster.place(self.jobs) as place, show_runs(quiet=self.quiet) as display:
+        with (
+            self.cluster.place(self.options.jobs) as place,
+            show_runs(quiet=self.options.quiet) as display,
+        ):
             pool = Pool(place or _this_machine(first), self.run_options)
-            tree = run_search(sweep, space, SearchPlan(trials, prune), pool, display.update)
+            tree = run_search(
+                sweep, space, SearchPlan(trials, self.options.prune), pool, display.update
+            )
         self._print_results(sweep, tree)
         done = any(point["state"] == "done" for point in tree["points"])
         # A failed trial is a result of the search, unless all of them failed.
@@ -203,16 +195,16 @@ class _Sweep:
         return Sweep(
             about,
             self.seeds,
-            self.runs,
-            self.out or Path("sweeps") / _default_name(self.env_id, about),
-            objective(self.objective),
-            self.average,
+            self.options.runs,
+            self.options.out or Path("sweeps") / _default_name(self.env_id, about),
+            objective(self.options.objective),
+            self.options.average,
         )
 
     def _print_results(self, sweep: "Sweep", tree: dict[str, Any]) -> None:
         from dna.runs.sweeps.grid import table
 
-        if self.as_json:
+        if self.options.as_json:
             typer.echo(json.dumps(tree))
             return
         print_rows(table(tree["points"], sweep.objective))

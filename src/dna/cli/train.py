@@ -2,10 +2,9 @@
 
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import Field, ValidationError
@@ -30,11 +29,8 @@ from dna.config.phases import Count, Frozen
 from dna.distributed.launch import check_divides, launched
 
 if TYPE_CHECKING:
-    from dna.distributed.world import World
-    from dna.runs.setup import How
     from dna.runs.sweeps.pool import Task
 
-T = TypeVar("T")
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON")]
 
 
@@ -252,73 +248,36 @@ def _train(
     """
     wait_briefly()  # sets variables that are read when torch is loaded
     check_divides(config.agents, launched().size)
-    with _ranks(given.get("device"), given["env_timeout"]) as world:
-        path = Path(_decide(world, lambda: str(folder())))
+    # A single process refuses a folder before it loads torch, which takes seconds.
+    path = folder() if launched().size == 1 else None
+    from dna.algorithm.compiled_step import has_compiler
+    from dna.distributed.collectives import on_rank_zero
+    from dna.distributed.world import join
+    from dna.runs.metrics import Sink
+    from dna.runs.setup import How
+    from dna.runs.trackers import Tracker
+    from dna.runs.train import train as train_run
+
+    with join(given.get("device") or "auto", given["env_timeout"]) as world:
+        if path is None:
+            path = Path(on_rank_zero(world, lambda: str(folder())))
         if not given.get("restart"):
             given = start_options(path) | given
-        how = _how(world, given)
-        first = how.world.rank == 0
-        result = _run(config, seed, path, how, quiet or not first, track, project)
+        if given.get("compile") == "on" and not has_compiler():
+            raise BadInput("--compile on: needs a C++ compiler; install g++ or clang++")
+        first = world.rank == 0
+        sinks: list[Sink] = []
+        if track is not None and first:
+            name = f"{config.env.id}__{config.algorithm}__{seed}"
+            about = {"env_id": config.env.id, "exp_name": config.algorithm, "seed": seed}
+            sinks.append(Tracker(track, project, name, about | json_tree(config)))
+        how = How(**given, world=world)
+        sinks.append(show_progress(config, seed, path, quiet=quiet or not first))
+        result = train_run(config, seed, path, how=how, sinks=sinks)
         if first and as_json:
             typer.echo(json.dumps(result))
         elif first and not quiet:
             _print_result(config, path, result)
-
-
-@contextmanager
-def _ranks(device: str | None, step_limit: float) -> Iterator["World | None"]:
-    """Join the ranks that torchrun started; yield None, without torch, for a single process."""
-    if launched().size == 1:
-        yield None
-        return
-    from dna.distributed.world import join
-
-    with join(device or "auto", step_limit) as world:
-        yield world
-
-
-def _decide(world: "World | None", decide: Callable[[], T]) -> T:
-    """Return rank 0's decision, a plain JSON value, on all ranks."""
-    if world is None:
-        return decide()
-    from dna.distributed.collectives import on_rank_zero
-
-    return on_rank_zero(world, decide)
-
-
-def _how(world: "World | None", given: dict[str, Any]) -> "How":
-    from dna.algorithm.compiled_step import has_compiler
-    from dna.runs.setup import How
-
-    if given.get("compile") == "on" and not has_compiler():
-        raise BadInput("--compile on: needs a C++ compiler; install g++ or clang++")
-    return How(**given) if world is None else How(**given, world=world)
-
-
-def _run(
-    config: Config,
-    seed: int,
-    path: Path,
-    how: "How",
-    quiet: bool,
-    track: str | None,
-    project: str,
-) -> dict[str, Any]:
-    from dna.runs.metrics import Sink
-    from dna.runs.trackers import Tracker
-    from dna.runs.train import train as train_run
-
-    sinks: list[Sink] = []
-    if track is not None and how.world.rank == 0:
-        name = f"{config.env.id}__{config.algorithm}__{seed}"
-        about: dict[str, Any] = {
-            "env_id": config.env.id,
-            "exp_name": config.algorithm,
-            "seed": seed,
-        }
-        sinks.append(Tracker(track, project, name, about | json_tree(config)))
-    sinks.append(show_progress(config, seed, path, quiet=quiet))
-    return train_run(config, seed, path, how=how, sinks=sinks)
 
 
 def _print_result(config: Config, path: Path, result: Mapping[str, Any]) -> None:

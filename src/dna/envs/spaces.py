@@ -382,27 +382,21 @@ def uniform_rows(
     legal: Array | None,
     *,
     agents: int,
-    own: slice,
-    only: int | None,
+    own: slice = slice(None),
+    only: int | None = None,
 ) -> Array:
-    """Actions drawn uniformly among the legal ones: the `own` of all agents, or of one only."""
+    """Actions drawn uniformly among the legal ones [A, W], by the argmax of masked noise.
+
+    Noise is drawn for all agents of a run, whichever of them this process owns; or for agent
+    `only` alone.
+    """
     if only is not None:
         agents = 1
         own = slice(None)
         legal = None if legal is None else legal[only : only + 1]
-    if legal is None:
-        return codec.uniform(rng, agents)[own]
-    return uniform_legal(codec, rng, legal, agents, own)
-
-
-def uniform_legal(
-    codec: Codec, rng: np.random.Generator, legal: Array, agents: int, own: slice
-) -> Array:
-    """Actions drawn uniformly among the legal ones [A, W], by the argmax of masked noise.
-
-    Noise is drawn for all agents of a run, whichever of them this process has.
-    """
     rows = codec.uniform(rng, agents)[own]
+    if legal is None:
+        return rows
     noise = np.where(legal, rng.random((agents, legal.shape[1]))[own], -1.0)
     ends = np.cumsum(codec.spec.choices)[:-1]
     for column, group in enumerate(np.split(noise, ends, axis=1)):

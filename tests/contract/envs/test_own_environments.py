@@ -14,7 +14,7 @@ from dna.algorithm.rollout import Collector
 from dna.common.errors import BadInput, EnvironmentFailure, NonFinite, Preempted
 from dna.config.overrides import tweak
 from dna.envs.packing import legal, numbers
-from dna.envs.spaces import PackedCodec, action_codec, uniform_legal
+from dna.envs.spaces import PackedCodec, action_codec, uniform_rows
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.evaluation.evaluate import Playing, evaluate, load_policy
 from dna.networks.distributions import Hybrid, mask_illegal
@@ -186,7 +186,7 @@ def test_gradients_through_masks_are_finite_and_nothing_reaches_illegal_logits()
 def test_random_legal_actions_are_uniform():
     codec = action_codec(spaces.MultiDiscrete([3, 4]))
     mask = np.array([[1, 0, 1, 0, 1, 1, 1]], bool).repeat(30_000, axis=0)
-    rows = uniform_legal(codec, np.random.default_rng(1), mask, len(mask), slice(None))
+    rows = uniform_rows(codec, np.random.default_rng(1), mask, agents=len(mask))
     first = np.bincount(rows[:, 0], minlength=3) / len(rows)
     second = np.bincount(rows[:, 1], minlength=4) / len(rows)
     assert first == pytest.approx([0.5, 0, 0.5], abs=0.02)

@@ -27,6 +27,8 @@ except ImportError:
 Frame = npt.NDArray[np.uint8]
 #: Number of decisions whose sticky frames are drawn at once.
 BLOCK = 1024
+#: Attributes of a game in its snapshot, beside the emulator's state.
+COUNTERS = ("seed", "games", "lives", "elapsed", "held", "decisions")
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
@@ -129,15 +131,7 @@ class Game:
     def save(self) -> tuple[bytes, npt.NDArray[np.int64]]:
         """The emulator with its generator, and our counters; screens are saved separately."""
         state: bytes = self.ale.cloneState(include_rng=True).serialize()
-        counters = [
-            self.seed,
-            self.games,
-            self.lives,
-            self.elapsed,
-            self.held,
-            self.decisions,
-        ]
-        return state, np.array(counters)
+        return state, np.array([getattr(self, name) for name in COUNTERS])
 
     def load(self, state: bytes, counters: npt.NDArray[Any]) -> None:
         """Continue from a saved state, in this emulator or a new one."""
@@ -148,14 +142,8 @@ class Game:
             self.ale.restoreState(ale_py.ALEState(state))
         except Exception as error:
             raise EnvironmentFailure("the emulator does not take this snapshot") from error
-        (
-            self.seed,
-            self.games,
-            self.lives,
-            self.elapsed,
-            self.held,
-            self.decisions,
-        ) = map(int, counters)
+        for name, value in zip(COUNTERS, counters, strict=True):
+            setattr(self, name, int(value))
         self.sticky = self._draw_sticky(self.decisions // BLOCK)
 
 

@@ -24,7 +24,7 @@ from dna.envs.specs import ActionSpec, ObservationSpec, Stack
 
 #: Fewer games than this are not worth a process of their own.
 GAMES_PER_WORKER = 4
-#: The shared arrays in a snapshot; `counters` are those of `Game.save`.
+#: The shared arrays in a snapshot; `counters` are those of `game.COUNTERS`.
 SAVED = ("state", "length", "counters", "screens", "elapsed")
 
 
@@ -161,7 +161,7 @@ class AtariVector:
         expected = {name: (array.shape, array.dtype) for name, array in targets.items()}
         if {name: (array.shape, array.dtype) for name, array in state.items()} != expected:
             raise EnvironmentFailure(f"{self.name}: the snapshot was taken with other settings")
-        held = state["counters"][:, 4]
+        held = state["counters"][:, 4]  # the action of the frame before
         if ((held < 0) | (held >= self.actions)).any():
             raise EnvironmentFailure(
                 f"{self.name}: the snapshot was taken with another action set"

@@ -146,7 +146,7 @@ def watched(report):
 def test_the_live_page_on_every_screen(tab, watched, width, theme):
     shown = tab(width, theme)
     shown.page.goto(watched)
-    said = shown.page.locator("#said")
+    said = shown.page.locator("#status")
     assert until(shown.page, said.text_content, bool) == "The run is finished."
     shown.check(width, watched)
 
@@ -158,5 +158,5 @@ def test_when_watching_ends_the_page_says_so(tab, report):
     shown.page.goto(address)
     shown.page.wait_for_selector("svg.plot")
     assert watch.stop(signal.SIGINT) == 0
-    shown.page.wait_for_selector(".said.lost", timeout=30_000)
+    shown.page.wait_for_selector(".status.lost", timeout=30_000)
     assert shown.page.locator("svg.plot:visible").count() >= 5

@@ -307,7 +307,6 @@ class Look:
     log: bool = False
     wide: bool = False
     x_name: str = ""
-    from_zero: bool = True  # whether x starts at 0
 
 
 def chart(lines: Sequence[Line], look: Look) -> Html:
@@ -341,7 +340,6 @@ def chart(lines: Sequence[Line], look: Look) -> Html:
 
 def _scales(lines: Sequence[Line], look: Look) -> tuple[Scale, Scale]:
     xs = [line.curve.x for line in lines if line.kind != "reference" and len(line.curve.x)]
-    start = 0.0 if look.from_zero else min(float(x[0]) for x in xs)
     end = max(float(x[-1]) for x in xs)
     curves = [line.curve.y for line in lines]
     bands = [edge for line in lines if line.band is not None for edge in line.band]
@@ -350,7 +348,7 @@ def _scales(lines: Sequence[Line], look: Look) -> tuple[Scale, Scale]:
         pairs = (line.band for line in lines if line.band is not None)
         bands = [end for low, high in pairs for end in ends(low, high, tight)]
     y = covering([*curves, *bands], log=look.log)
-    return Scale(start, end if end > start else start + 1.0), y
+    return Scale(0.0, end if end > 0 else 1.0), y
 
 
 def describe(lines: Sequence[Line], look: Look) -> str:

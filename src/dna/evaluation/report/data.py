@@ -103,9 +103,6 @@ class Columns:
             column.append(row.get(key, math.nan))
         self.rows += 1
 
-    def __contains__(self, key: str) -> bool:
-        return key in self.columns
-
     def __getitem__(self, key: str) -> Array:
         """Return a column; all NaN if there is none of that name."""
         if key not in self.columns:

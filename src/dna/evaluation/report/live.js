@@ -1,13 +1,13 @@
 "use strict";
-// Asks every two seconds what has changed, and puts in place only that.
+// Poll for changes every two seconds and replace only the parts that changed.
 (() => {
   const page = document.getElementById("page");
-  const said = document.getElementById("said");
+  const status = document.getElementById("status");
   const STOPS = "summary, .plot, .scroll, a, video";
   let pointer = null;
-  let told = "";
+  let shown = "";
 
-  // Open details stay open, and whoever stands somewhere by key stays there.
+  // Keep opened details open, tables scrolled and the keyboard focus in place.
   const replace = (old, fresh) => {
     const open = [...old.querySelectorAll("details")].map((one) => one.open);
     fresh.querySelectorAll("details").forEach((one, i) => (one.open = open[i] ?? false));
@@ -50,8 +50,8 @@
   };
 
   const say = (text) => {
-    if (text !== told) said.textContent = told = text;
-    said.classList.toggle("lost", text.startsWith("No answer"));
+    if (text !== shown) status.textContent = shown = text;
+    status.classList.toggle("lost", text.startsWith("No answer"));
   };
 
   const poll = async () => {
@@ -61,12 +61,12 @@
         const have = [...page.children].map((part) => part.dataset.hash).join(".");
         const answer = await fetch(`/data?have=${have}`, { cache: "no-store" });
         if (!answer.ok) throw new Error(answer.statusText);
-        const news = await answer.json();
-        apply(news);
-        say(`The run is ${news.state}.`);
-        if (news.state === "finished") wait = 10000;
+        const update = await answer.json();
+        apply(update);
+        say(`The run is ${update.state}.`);
+        if (update.state === "finished") wait = 10000;
       } catch {
-        say("No answer: `dna watch` has ended. The page shows what it last knew.");
+        say("No answer: `dna watch` has stopped. The page shows the last known state.");
         wait = 5000;
       }
     }

@@ -43,9 +43,9 @@ def el(name: str, /, *children: str, **attributes: str | float | bool | None) ->
     return Html(f"{start}{join(children)}</{name}>")
 
 
-def join(parts: Iterable[str], between: str = "") -> Html:
+def join(parts: Iterable[str]) -> Html:
     """Concatenate pieces, each escaped unless it is markup."""
-    return Html(escape(between).join(escape(part) for part in parts))
+    return Html("".join(escape(part) for part in parts))
 
 
 def table(

@@ -218,7 +218,7 @@ def document(title: str, parts: list[PagePart], *, live: bool = False) -> str:
         el("title", title),
         Html(f"<style>{style}</style>"),
     )
-    status = el("p", id="said", role="status", class_="said") if live else ""
+    status = el("p", id="status", role="status", class_="status") if live else ""
     main = el("main", join(part.written for part in parts), id="page")
     end = el("footer", "Written by ppo-dna. This page makes no network requests.")
     code = Html("".join(f"<script>{script}</script>" for script in scripts))

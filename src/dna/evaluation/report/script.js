@@ -1,12 +1,12 @@
 "use strict";
-// A readout beside the pointer, or under the arrow keys. The page is whole without it.
+// Show values at the pointer, or by arrow keys. The page is complete without this script.
 (() => {
   const scale = (text) => {
     const [low, high, log] = text.split(" ").map(Number);
     return log ? (f) => low * (high / low) ** f : (f) => low + (high - low) * f;
   };
 
-  const words = (value) => {
+  const format = (value) => {
     const size = Math.abs(value);
     if (size < 1e-12) return "0";
     if (size >= 1e3) return Math.round(value).toLocaleString("en").replace("-", "−");
@@ -46,7 +46,7 @@
     const name = document.createElement("span");
     name.textContent = path.dataset.name;
     const number = document.createElement("b");
-    number.textContent = words(value);
+    number.textContent = format(value);
     line.append(dot, name, number);
     return line;
   };
@@ -63,7 +63,7 @@
     const y = scale(plot.dataset.y);
     const head = document.createElement("div");
     head.className = "at";
-    head.textContent = words(x(place / 1000));
+    head.textContent = format(x(place / 1000));
     text.replaceChildren(
       head,
       ...paths.map((path) => row(path, y(1 - nearest(path, place)[1] / 1000))),
@@ -106,7 +106,7 @@
     show(plot, Math.min(1, Math.max(0, (plot.at ?? 1) + step)));
   });
 
-  // Charts can be reached by key only where a key does something: with this script.
+  // Charts take the keyboard focus only with this script, which handles their keys.
   window.reachable = (root) => {
     for (const plot of root.querySelectorAll(".plot")) plot.setAttribute("tabindex", "0");
   };

@@ -257,7 +257,7 @@ def test_nohup_keeps_a_run_going(tmp_path):
 
 def test_peers_that_cannot_do_the_work_are_refused(capsys):
     assert main(["bench", "procgen", "--against", "sb3"]) == 2
-    assert "does not do procgen's work; cleanrl-style can" in capsys.readouterr().err
+    assert "cannot run procgen; available: cleanrl-style" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["inf", "nan"])

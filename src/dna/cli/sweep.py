@@ -154,7 +154,7 @@ class _Command:
         space = Space(self.axes, self.configure)
         first = space.check()
         from dna.runs.sweeps.pool import Pool, check
-        from dna.runs.sweeps.search import SearchPlan, run_search
+        from dna.runs.sweeps.search import run_search
 
         about = {
             "kind": "search",
@@ -174,7 +174,7 @@ class _Command:
         ):
             pool = Pool(place or _this_machine(first), self.run_options)
             tree = run_search(
-                sweep, space, SearchPlan(trials, self.options.prune), pool, display.update
+                sweep, space, pool, display.update, trials=trials, prune=self.options.prune
             )
         self._print_results(sweep, tree)
         done = any(point["state"] == "done" for point in tree["points"])

@@ -19,7 +19,6 @@ from dna.common.storage import read, recover
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.distributed.collectives import on_rank_zero
-from dna.distributed.world import World
 from dna.runs import checkpoint
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
@@ -179,14 +178,3 @@ def _last_interactions(path: Path) -> int:
         except (ValueError, KeyError, TypeError):
             continue  # half a line
     return 0
-
-
-@contextmanager
-def only_first_rank_warns(world: World) -> Iterator[None]:
-    """Silence warnings on all ranks but the first."""
-    if world.rank == 0:
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

@@ -1,7 +1,7 @@
-"""Progress of a run in plain text: lines for logs, or one line that is written over.
+"""Progress of a run in plain text: lines for logs, or one line that is overwritten.
 
-The command line draws a panel instead (`dna.cli.display`); this is what scripts and notebooks
-see, without a library.
+For scripts and notebooks, without a library; the command line draws a panel on a terminal
+(`dna.cli.progress`).
 """
 
 import sys
@@ -11,45 +11,47 @@ from typing import TYPE_CHECKING
 
 from dna.common.console import say
 
-if TYPE_CHECKING:  # it brings torch
+if TYPE_CHECKING:  # it imports torch
     from dna.runs.metrics import Row, Sink
 
-#: Seconds between plain lines, and between changes of a line that is written over.
-QUIET_FOR, REFRESH = 5.0, 0.2
+#: Seconds between lines of a log.
+QUIET_FOR = 5.0
+#: Seconds between updates of a line that is overwritten.
+REFRESH = 0.2
+#: Prefix of the metrics of the noise scale.
 NOISE = "noise/"
 
 
 def text_progress(show: bool) -> "Sink":
-    """One line that changes on a terminal or in a notebook, lines now and then elsewhere."""
+    """Overwrite one line on a terminal or in a notebook; elsewhere write lines at times."""
     if not show:
         return Silent()
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    changing = terminal or "ipykernel" in sys.modules
-    return OneLine() if changing else PlainLines()
+    return OneLine() if terminal or "ipykernel" in sys.modules else PlainLines()
 
 
 class Silent:
     """Shows nothing."""
 
     def start(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def write(self, row: "Row") -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class RateMeter:
-    """Interactions per second over the last half minute, and the time that is left."""
+    """Measures interactions per second over the last half minute, and the time left."""
 
     def __init__(self) -> None:
         self.marks: deque[tuple[float, int]] = deque(maxlen=200)
         self.compiling = 0.0
 
     def update(self, row: "Row") -> tuple[float, float]:
-        """(interactions/s, seconds left); compiling happens once and does not count."""
+        """Return (interactions/s, seconds left); compiling happens once and is not counted."""
         self.compiling += row.seconds.get("compile", 0.0)
         now = row.elapsed - self.compiling
         self.marks.append((now, row.interactions))
@@ -61,26 +63,27 @@ class RateMeter:
 
 
 class PlainLines:
-    """One line now and then, for logs."""
+    """Writes a line now and then, for logs."""
 
     every = QUIET_FOR
 
     def __init__(self) -> None:
-        self.pace = RateMeter()
+        self.meter = RateMeter()
         self.last = float("-inf")
         self.pending: str | None = None
         self.noise = ""
 
     def start(self) -> None:
-        """Warming up can take a while: say so."""
-        say("warming up …")
+        """Announce the warm-up, which can take a while."""
+        self._write("warming up …")
 
     def write(self, row: "Row") -> None:
-        """A line if the last one was long enough ago."""
-        rate, left = self.pace.update(row)
+        """Write a line if the last one was long enough ago."""
+        rate, left = self.meter.update(row)
         score = "-" if row.score is None else f"{row.score:.2f}"
         found = {k: v for k, v in row.metrics.items() if k.startswith(NOISE)}
-        self.noise = f"  {noise_words(found)}" if found else self.noise
+        if found:
+            self.noise = f"  {noise_words(found)}"
         self.pending = (
             f"{min(row.interactions / row.total, 1):4.0%}  {row.interactions:,} interactions  "
             f"score {score}  {row.episodes:,} episodes  {rate:,.0f}/s  {clock(left)} left"
@@ -89,39 +92,36 @@ class PlainLines:
         if time.monotonic() - self.last >= self.every:
             self._flush()
 
-    def _flush(self) -> None:
-        if self.pending is not None:
-            self._write(self.pending)
-            self.pending, self.last = None, time.monotonic()
-
     def _write(self, text: str) -> None:
         say(text)
 
     def close(self) -> None:
-        """Show the last line."""
+        """Write the last line, if it was held back."""
         self._flush()
+
+    def _flush(self) -> None:
+        if self.pending is not None:
+            self._write(self.pending)
+            self.pending = None
+            self.last = time.monotonic()
 
 
 class OneLine(PlainLines):
-    """One line, written over."""
+    """Overwrites one line."""
 
     every = REFRESH
-
-    def start(self) -> None:
-        """Warming up can take a while: say so."""
-        self._write("warming up …")
 
     def _write(self, text: str) -> None:
         say(f"\r\x1b[K{text}", end="")
 
     def close(self) -> None:
-        """The last line stays."""
+        """Leave the last line on the screen."""
         super().close()
         say("")
 
 
 def noise_words(metrics: dict[str, float]) -> str:
-    """`σ policy 221 value 17.5 distil ?`: what cannot be told from zero is a question mark."""
+    """Format `σ policy 221 value 17.5 distil ?`; `?`: not distinguishable from zero."""
     phases = dict.fromkeys(name.split("/")[1] for name in metrics)
     words = []
     for phase in phases:
@@ -131,7 +131,7 @@ def noise_words(metrics: dict[str, float]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """1:02:03 or 2:03."""
+    """Format 1:02:03 or 2:03."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"

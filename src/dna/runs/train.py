@@ -4,6 +4,7 @@
 number of torch threads, two runs write the same bytes.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -45,7 +46,7 @@ from dna.runs.setup import (
     choose_device,
     tune,
 )
-from dna.runs.start import finished, hold, newest_checkpoint, only_first_rank_warns
+from dna.runs.start import finished, hold, newest_checkpoint
 from dna.runs.watchdog import Watch, watching
 
 
@@ -71,7 +72,8 @@ def train(
         return result
     watch = Watch()
     with ExitStack() as stack:
-        stack.enter_context(only_first_rank_warns(how.world))
+        if how.world.rank > 0:  # the first rank warns for all
+            stack.enter_context(warnings.catch_warnings(action="ignore"))
         stop = stack.enter_context(stop_signals())
         check_held = stack.enter_context(hold(folder, config, seed, how))
         stack.enter_context(

@@ -7,9 +7,7 @@ runs back, and the number of trials stays as requested.
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,37 +152,24 @@ def import_optuna() -> Any:
     return optuna
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence Optuna's warnings about experimental features."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """The number of trials, and whether to prune."""
-
-    trials: int
-    prune: bool = True
-
-
 def run_search(
     sweep: Sweep,
     space: Space,
-    plan: SearchPlan,
     pool: Pool,
     report: Report = lambda tasks: None,
+    *,
+    trials: int,
+    prune: bool = True,
 ) -> dict[str, Any]:
     """Search to the last trial; returns the content of `results.json`."""
     import_optuna()  # before anything is written
-    with locked(sweep.out), quiet():
+    # Optuna warns about its experimental features.
+    with locked(sweep.out), warnings.catch_warnings(action="ignore"):
         remember(sweep)
         path = sweep.out / "study.jsonl"
         minimize = sweep.objective.minimize
         study = OptunaStudy(path, space.axes, sweep.seeds[0], minimize=minimize)
-        search = Search(study, sweep, space, plan, pool)
+        search = Search(study, sweep, space, pool, trials=trials, prune=prune)
         try:
             drive(pool, report, search.steer)
         except Preempted as error:
@@ -198,13 +183,21 @@ class Search:
     """Runs the trials of a study."""
 
     def __init__(
-        self, study: OptunaStudy, sweep: Sweep, space: Space, plan: SearchPlan, pool: Pool
+        self,
+        study: OptunaStudy,
+        sweep: Sweep,
+        space: Space,
+        pool: Pool,
+        *,
+        trials: int,
+        prune: bool,
     ) -> None:
         self.study = study
         self.sweep = sweep
         self.space = space
-        self.plan = plan
         self.pool = pool
+        self.trials = trials  # to ask for, in all
+        self.prune = prune
         self.open: dict[int, tuple[Any, list[Task]]] = {}
         self.left: set[int] = set()  # stopped by others: the next command continues them
         for frozen in study.trials():
@@ -221,7 +214,7 @@ class Search:
         return bool(self.open) or self._more()
 
     def _more(self) -> bool:
-        return not self.left and len(self.study.trials()) < self.plan.trials
+        return not self.left and len(self.study.trials()) < self.trials
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the results of each trial."""
@@ -287,7 +280,7 @@ class Search:
         if failed:
             self.study.fail(trial, f"seed {failed[0].seed}: {failed[0].message}")
             self._close(trial.number)
-        elif self.plan.prune and self._should_prune(trial, tasks):
+        elif self.prune and self._should_prune(trial, tasks):
             self.study.prune(trial)
             self._close(trial.number)
         elif all(task.state == "done" for task in tasks):

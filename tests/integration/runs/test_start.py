@@ -1,0 +1,119 @@
+"""A start that fails leaves nothing behind, and one that resumes hides no bug of ours."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from dna.algorithm.rollout import Collector
+from dna.common.errors import BadInput, FolderBusy, Preempted, StorageFailure
+from dna.common.lock import locked
+from dna.common.storage import read_folder, write_folder
+from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.config.overrides import digest
+from dna.runs import checkpoint
+from dna.runs.folder import RunFolder
+from dna.runs.setup import How
+from dna.runs.train import train
+from helpers import Stopper, tiny
+
+HOW = How(checkpoint_every=64, tensorboard=False, threads=1)
+CONFIG = tiny("ppg", "CartPole-v1", interactions=512)
+REFUSED = tiny("dna", "CartPole-v1", **{"distil.constraint": "mean_mse"})
+
+
+def refuse(path):
+    with pytest.raises(BadInput, match=r"distil\.constraint"):
+        train(REFUSED, 0, path, how=HOW)
+
+
+def test_a_refused_start_removes_the_folders_that_it_created_and_no_other(tmp_path):
+    refuse(tmp_path / "new" / "deep" / "run")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    refuse(tmp_path / "mine")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    refuse(tmp_path / "mine")
+    refuse(tmp_path / "mine" / "run")
+    assert list((tmp_path / "mine").rglob("*")) == [tmp_path / "mine" / "notes.txt"]
+
+
+def test_environments_are_built_only_once_the_folder_is_locked(tmp_path):
+    path = tmp_path / "run"
+    with locked(path), pytest.raises(FolderBusy, match="in use by"):
+        train(CONFIG, 3, path, how=HOW, source=lambda: pytest.fail("built"))
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_left_alone(tmp_path, monkeypatch):
+    train(CONFIG, 3, tmp_path, how=HOW)
+    before = (tmp_path / "done").read_bytes()
+    monkeypatch.setattr(RunFolder, "finished", lambda *arguments: None)
+    with pytest.raises(FolderBusy, match="another process changed the run"):
+        train(CONFIG, 3, tmp_path, how=HOW)
+    assert (tmp_path / "done").read_bytes() == before
+
+
+@pytest.fixture
+def cut(tmp_path):
+    """A run of PPG that was stopped with a rollout in its replay."""
+    with pytest.raises(Preempted):
+        train(CONFIG, 3, tmp_path / "run", how=HOW, sinks=[Stopper(4)])
+    return tmp_path / "run"
+
+
+def spoil(folder, change):
+    """Change the tensors of the newest checkpoint, with a manifest that agrees."""
+    path = folder / "checkpoints" / checkpoint.names(folder)[-1]
+    files = read_folder(path)
+    tensors = tensors_from(files["rank0.safetensors"], "test")
+    change(tensors)
+    files["rank0.safetensors"] = tensor_bytes(tensors)
+    write_folder(path, files, {"digest": digest(CONFIG, 3)})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t: t.update({"networks/x": torch.zeros(1)}), "belongs to no network"),
+        (lambda t: t.update({"env/x": torch.zeros(1, dtype=torch.bfloat16)}), "bfloat16"),
+        (lambda t: t.update({"optimizer/policy/x/step": torch.zeros(1)}), "has no number"),
+        (lambda t: t.update({"replay/²/obs": torch.zeros(1)}), "has no number"),
+        (lambda t: t.pop("replay/0/v_targ"), "v_targ is missing"),
+        (lambda t: t.pop("replay/0/obs"), "obs is missing"),
+        (lambda t: t.update({"replay/0/weight": torch.zeros(3)}), "not of 64 rows"),
+        (lambda t: t.pop("optimizer/policy/0/exp_avg"), "moments are not of these weights"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_checkpoint_of_another_run_is_passed_over(cut, change, reason):
+    spoil(cut, change)
+    with (
+        pytest.warns(RuntimeWarning, match="resuming from"),
+        pytest.warns(RuntimeWarning, match=reason),
+    ):
+        assert train(CONFIG, 3, cut, how=HOW)["interactions"] == 512
+    assert RunFolder(cut).machine()["exact"]
+
+
+def test_a_type_that_torch_does_not_have_is_one_line():
+    header = json.dumps({"x": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}).encode()
+    data = np.uint64(len(header)).tobytes() + header + b"\0"
+    with pytest.raises(StorageFailure, match="x: not a safetensors file"):
+        tensors_from(data, "x")
+
+
+@pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError])
+def test_a_bug_of_ours_while_restoring_is_not_taken_for_a_bad_checkpoint(
+    cut, monkeypatch, error
+):
+    def broken(*arguments, **options):
+        raise error("ours")
+
+    monkeypatch.setattr(Collector, "load", broken)
+    before = sorted(os.listdir(cut / "checkpoints"))
+    with pytest.raises(error, match="ours"):
+        train(CONFIG, 3, cut, how=HOW)
+    assert sorted(os.listdir(cut / "checkpoints")) == before

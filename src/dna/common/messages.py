@@ -65,9 +65,8 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
         key = str(first["loc"][-1])
         known = dict.fromkeys(path.split(".")[-1] for path in _paths(tree))
         known.pop(key, None)
-        hint = elsewhere(key, tree, dotted_path(first["loc"], tree)) or nearest(
-            key, list(known)
-        )
+        wrong = dotted_path(first["loc"], tree)
+        hint = elsewhere(key, tree, wrong) or nearest(key, list(known))
         return shown(f"{path}: no such setting{hint}")
     if first["type"] == "missing":
         return f"{path}: must be given"

@@ -482,16 +482,17 @@ def fill(networks: Networks, heads: Heads, obs: ObservationSpec, action: ActionS
 
 
 def _encoder_weights(layers: Layers, kind: str, obs: ObservationSpec) -> dict[str, Array]:
-    """Return the layers under the names of our encoders.
+    """Return the layers under the names that the encoders of this package have.
 
-    Those number activations too, and a Flatten that comes first (mlp) or fourth (nature).
+    These number activations too, and a Flatten that comes first (mlp) or fourth (nature).
     """
     if kind == "mlp":
         pairs = {f"encoder.{1 + 2 * i}": pair for i, pair in enumerate(layers)}
     else:
         *convolutions, (weight, bias) = layers
         channels = len(convolutions[-1][1])
-        height, width = obs.shape[0], obs.shape[1]
+        height = obs.shape[0]
+        width = obs.shape[1]
         for kernel, stride in ((8, 4), (4, 2), (3, 1)):
             height = (height - kernel) // stride + 1
             width = (width - kernel) // stride + 1

@@ -154,21 +154,26 @@ def words(tree: dict[str, Any], *, bfloat16: bool) -> list[str]:
     lines += [_input_words(entry) for entry in tree["inputs"]]
     for number, step in enumerate(tree["preprocessing"], 1):
         rest = ", ".join(f"{k} {v}" for k, v in step.items() if k not in ("step", "what"))
-        what = f": {step['what']}" if "what" in step else ""
-        lines.append(
-            f"To make one, {number}. {step['step']}{what}{f' ({rest})' if rest else ''}."
-        )
+        line = f"Preprocessing step {number}, {step['step']}"
+        if "what" in step:
+            line += f": {step['what']}"
+        if rest:
+            line += f" ({rest})"
+        lines.append(f"{line}.")
     lines += [_output_words(entry) for entry in tree["outputs"]]
     if "meanings" in tree:
-        lines.append(f"Choices from 0 on mean {', '.join(tree['meanings'])}.")
+        lines.append(f"The choices mean, from 0: {', '.join(tree['meanings'])}.")
     if not tree["post_processing"]:
         lines.append(
             "Made without the environment: choices count from 0 and real numbers are not "
-            "clipped; offsets and bounds of the space are yours to apply."
+            "clipped; apply the offsets and bounds of the action space yourself."
         )
     if bfloat16:
-        lines.append("Trained with an encoder in bfloat16; here it computes in float32.")
-    return [*lines, "To explore as in training, sample from the parameters, not the action."]
+        lines.append("Trained with an encoder in bfloat16; this file computes in float32.")
+    return [
+        *lines,
+        "To act as in training, sample from the parameters instead of using the action.",
+    ]
 
 
 def _input_words(entry: dict[str, Any]) -> str:
@@ -178,7 +183,7 @@ def _input_words(entry: dict[str, Any]) -> str:
         numbers = ", bytes from 0 to 255" if entry["dtype"] == "uint8" else ""
         text += f", an image in the order {entry['layout']}{numbers}"
     if entry["kind"] == "mask":
-        text += f", true for each choice that is legal (the environment's {MASK})"
+        text += f", true for every legal choice (the environment's {MASK})"
     if entry.get("space"):
         text += f", from {entry['space']}"
     for step in entry.get("steps", []):

@@ -127,9 +127,12 @@ def mean_of(curves: list[Curve], most: int = MOST, *, log: bool = False) -> Mean
     with np.errstate(invalid="ignore"):
         center = values.mean(axis=0)
         error = values.std(axis=0, ddof=1) / np.sqrt(len(curves))
-    low, high = center - error, center + error
+    low = center - error
+    high = center + error
     if log:
-        center, low, high = np.exp(center), np.exp(low), np.exp(high)
+        center = np.exp(center)
+        low = np.exp(low)
+        high = np.exp(high)
     return Mean(Curve(grid, center), low, high)
 
 
@@ -151,7 +154,8 @@ class Scale:
     def __call__(self, values: Array) -> Array:
         """Map values to 0 at the low end and 1 at the high end."""
         if self.log:
-            bottom, top = math.log10(self.low), math.log10(self.high)
+            bottom = math.log10(self.low)
+            top = math.log10(self.high)
             return (np.log10(values) - bottom) / (top - bottom)
         return (values - self.low) / (self.high - self.low)
 
@@ -206,7 +210,8 @@ def covering(values: Iterable[Array], *, log: bool = False, pad: float = 0.05) -
     flat = np.concatenate([*known, np.empty(0)])
     if not len(flat):
         return Scale(1.0, 10.0, True) if log else Scale(0.0, 1.0)
-    low, high = float(flat.min()), float(flat.max())
+    low = float(flat.min())
+    high = float(flat.max())
     if log:
         return _log_scale(low, high, pad)
     span = high - low

@@ -1,12 +1,13 @@
-"""The noise scale of every phase while a run trains (section 3.2, appendices D and N).
+"""The noise scale of every phase during training (section 3.2, appendices D and N).
 
-Measured at the start of a phase, on what it has frozen and with its own loss, before its first
-step. No weight moves, and no random number that learning uses is drawn.
+It is measured at the start of a phase, before its first step, with the phase's own loss and
+frozen columns. No weight changes, and no random stream of training is used.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -20,14 +21,14 @@ from dna.config import AnyPhase, Config, Noise
 from dna.networks.batch import Batch, Experience
 from dna.networks.networks import Networks
 
-#: Rows of the large mini-batch at a time: activations of images stay within memory.
+#: Rows of the large mini-batch per pass, so that activations of images fit into memory.
 CHUNK = 512
 
 
 def attach(
     config: Config, networks: Networks, seed: int, steps: Mapping[str, PhaseStep], clock: Clock
 ) -> "NoiseProbe | None":
-    """Have every step of a run that measures its noise call one and the same probe."""
+    """Attach one probe to all steps of a run, if its configuration measures noise."""
     if config.noise is None:
         return None
     probe = NoiseProbe(config, networks, seed, clock)
@@ -37,46 +38,48 @@ def attach(
 
 
 class NoiseProbe:
-    """What a run measures of its phases every so many iterations, and its running averages."""
+    """Measures the noise of phases every few iterations and keeps the moving averages."""
 
     def __init__(self, config: Config, networks: Networks, seed: int, clock: Clock) -> None:
         assert config.noise is not None
         self.settings: Noise = config.noise
-        self.networks, self.seed, self.clock = networks, seed, clock
+        self.networks = networks
+        self.seed = seed
+        self.clock = clock
         self.scales = {p.name: NoiseScale(self.settings.alpha) for p in config.phases}
-        self.measured = dict.fromkeys(self.scales, 0)  # how often, by phase
+        self.measured = dict.fromkeys(self.scales, 0)  # number of measurements by phase
         self.iteration = 0
 
     def begin(self, iteration: int) -> None:
-        """Which iteration it is: whether to measure, and with which dice."""
+        """Set the iteration, which decides whether to measure and with which random numbers."""
         self.iteration = iteration
 
     def due(self, phase: AnyPhase) -> bool:
-        """Every so many of the iterations on which the phase runs, and the first few."""
+        """Return whether to measure: in every n-th run of the phase, and in the first few."""
         count = self.iteration // phase.every
         return count % self.settings.every == 0 or count < (self.settings.first or 0)
 
     def __call__(self, phase: AnyPhase, data: Experience, progress: float) -> dict[str, float]:
-        """`noise/<phase>/…` of this iteration; empty when none is due."""
+        """Return the metrics `noise/<phase>/…` of this iteration; empty if none is due."""
         if not self.due(phase):
             return {}
         with self.clock("noise"):
             s = self.settings
             rows = int((data["weight"] > 0).sum())
             if rows <= s.b_small:
-                return {}  # hardly a row was real: nothing can be said
+                return {}  # too few rows hold a real step
             big = None if s.b_big is None else min(s.b_big, rows)
             sizes = Sizes(s.b_small, big, s.samples)
-            estimate = measure(phase, self.networks, data, progress, sizes, self._dice(phase))
+            estimate = measure(phase, self.networks, data, progress, sizes, self._rng(phase))
             reading = self.scales[phase.name].update(estimate)
             self.measured[phase.name] += 1
         return named(phase.name, reading)
 
-    def _dice(self, phase: AnyPhase) -> Any:
+    def _rng(self, phase: AnyPhase) -> np.random.Generator:
         return generator(self.seed, f"noise/{phase.name}", self.iteration)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What a checkpoint holds."""
+        """Return the arrays of a checkpoint."""
         return {
             f"{phase}/{name}": value
             for phase, scale in self.scales.items()
@@ -84,7 +87,7 @@ class NoiseProbe:
         }
 
     def load(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         for phase, scale in self.scales.items():
             start = f"{phase}/"
             own = {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
@@ -97,9 +100,9 @@ def measure(
     data: Experience,
     progress: float,
     sizes: Sizes,
-    rng: Any,
+    rng: np.random.Generator,
 ) -> Estimate:
-    """One estimate of a phase's noise, over data that holds its frozen columns."""
+    """Measure a phase's noise once, on data that includes its frozen columns."""
     chunk = CHUNK if is_mean_over_rows(phase) else None
     sizes = Sizes(sizes.b_small, sizes.b_big, sizes.samples, chunk)
 
@@ -111,7 +114,7 @@ def measure(
 
 
 class _Real:
-    """The rows of an experience that carried a real step, as mini-batches."""
+    """The rows of an experience that hold a real step (weight 1), as mini-batches."""
 
     def __init__(self, data: Experience) -> None:
         self.data = data
@@ -125,9 +128,10 @@ class _Real:
 
 
 def named(phase: str, reading: NoiseReading) -> dict[str, float]:
-    """Metrics of a reading. What cannot be said (|𝒢|² ≤ 0 or 𝒮 ≤ 0) is missing, not made up."""
-    (low, high), paired = reading.interval, reading.paired
-    found = {
+    """Return the metrics of a reading, without those that are undefined."""
+    low, high = reading.interval
+    paired = reading.paired
+    metrics = {
         "sigma": reading.sigma,
         "b_simple": reading.b_simple,
         "g2": reading.g2,
@@ -139,4 +143,4 @@ def named(phase: str, reading: NoiseReading) -> dict[str, float]:
         "g2_paired": paired.g2,
         "s_paired": paired.s,
     }
-    return {f"noise/{phase}/{k}": v for k, v in found.items() if v is not None}
+    return {f"noise/{phase}/{k}": v for k, v in metrics.items() if v is not None}

@@ -1,10 +1,10 @@
 """The gradient noise scale of any torch loss (section 3.2, algorithm 2, McCandlish et al.).
 
-B_simple = tr(Σ) / |G|² is the mini-batch size at which noise and gradient are of one length:
-far smaller mini-batches waste steps, far larger ones waste data. σ = √B_simple is the length
-of the noise of a single sample over that of the gradient. Nothing here knows of agents: a
-loss, parameters and rows of data are enough, and no weight moves. Rows count as independent;
-correlated ones make |𝒢|² read high and σ low (docs/noise.md).
+B_simple = tr(Σ) / |G|² is the mini-batch size at which noise and gradient have equal length:
+much smaller mini-batches waste steps, much larger ones waste data. σ = √B_simple is the ratio
+of a single sample's noise to the gradient. This module is independent of reinforcement
+learning: it needs a loss, parameters and rows of data, and changes no weights. Rows are taken
+to be independent; correlated rows bias |𝒢|² upwards and σ downwards (docs/noise.md).
 """
 
 import math
@@ -19,10 +19,13 @@ from torch import Tensor
 
 from dna.common.errors import BadInput
 
-#: Two-sided 95 %.
+#: Normal quantile of a two-sided 95 % interval.
 Z = 1.959964
-#: The authors' code divides by no less.
+#: Least |𝒢|² that the authors' code divides by.
 FLOOR = 1e-4
+
+
+# ── estimates of |𝒢|², 𝒮 and B_simple ─────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,13 @@ class Spread:
     both: float
 
     def times(self, factor: float) -> "Spread":
-        """Of a mean of independent estimates, for example."""
+        """Scale all three, for example by 1/n for a mean of n independent estimates."""
         return Spread(factor * self.g2, factor * self.s, factor * self.both)
 
 
 @dataclass(frozen=True)
 class NoiseRatio:
-    """|𝒢|² and 𝒮 in one form, and B_simple = 𝒮 / |𝒢|²."""
+    """|𝒢|² and 𝒮 by one estimator, and B_simple = 𝒮 / |𝒢|², equation (3)."""
 
     g2: float
     s: float
@@ -48,7 +51,7 @@ class NoiseRatio:
 
     @property
     def b_simple(self) -> float | None:
-        """None where noise drowns the gradient, |𝒢|² ≤ 0, or is too small to tell, 𝒮 ≤ 0."""
+        """𝒮 / |𝒢|²; None if an estimate is not positive and the ratio is undefined."""
         return self.s / self.g2 if self.g2 > 0 and self.s > 0 else None
 
     @property
@@ -58,12 +61,12 @@ class NoiseRatio:
 
     @property
     def interval(self) -> tuple[float, float | None]:
-        """95 % of B_simple (Fieller); None: no upper bound, the gradient may be zero."""
-        error_s, error_g2 = math.sqrt(self.spread.s), math.sqrt(self.spread.g2)
+        """Fieller's 95 % interval of B_simple; its upper end is None if |𝒢| may be zero."""
         a = self.g2**2 - Z**2 * self.spread.g2
         if self.g2 <= 0 or a <= 0:
-            least, most = max(0.0, self.s - Z * error_s), self.g2 + Z * error_g2
-            return (least / most if most > 0 else 0.0), None
+            s_low = max(0.0, self.s - Z * math.sqrt(self.spread.s))
+            g2_high = self.g2 + Z * math.sqrt(self.spread.g2)
+            return (s_low / g2_high if g2_high > 0 else 0.0), None
         b = self.s * self.g2 - Z**2 * self.spread.both
         c = self.s**2 - Z**2 * self.spread.s
         half = math.sqrt(max(0.0, b**2 - a * c))
@@ -72,11 +75,11 @@ class NoiseRatio:
 
 @dataclass(frozen=True)
 class NoiseReading:
-    """What measurements come to, smoothed or not: algorithm 2, and two other forms."""
+    """The noise scale of one measurement or of several, by three estimators."""
 
     ours: NoiseRatio  # algorithm 2
     paired: NoiseRatio  # from |G_small − G_big|²
-    authors: float  # B_simple in the authors' way
+    authors: float  # B_simple as in the authors' code
 
     @property
     def g2(self) -> float:
@@ -90,7 +93,7 @@ class NoiseReading:
 
     @property
     def b_simple(self) -> float | None:
-        """B_simple of algorithm 2; None where it cannot be told."""
+        """B_simple of algorithm 2; None where it is undefined."""
         return self.ours.b_simple
 
     @property
@@ -100,17 +103,17 @@ class NoiseReading:
 
     @property
     def authors_sigma(self) -> float | None:
-        """σ in the authors' way."""
+        """σ as in the authors' code."""
         return _root(self.authors)
 
     @property
     def interval(self) -> tuple[float, float | None]:
-        """95 % of B_simple; of the paired form, which is never negative, where 𝒮 ≤ 0."""
+        """95 % interval of B_simple; by the paired estimator if algorithm 2 gives 𝒮 ≤ 0."""
         return self.ours.interval if self.s > 0 else self.paired.interval
 
 
 def authors_ratio(g2: float, s: float) -> float:
-    """𝒮 / max(|𝒢|², 10⁻⁴): the floor hides a gradient that cannot be told from zero."""
+    """𝒮 / max(|𝒢|², 10⁻⁴); the floor hides gradients indistinguishable from zero."""
     return s / max(g2, FLOOR)
 
 
@@ -118,8 +121,11 @@ def _root(x: float | None) -> float | None:
     return math.sqrt(x) if x is not None and x >= 0 else None
 
 
+# ── gradients over rows of data ───────────────────────────────────────────────────────────
+
+
 class Rows(Protocol):
-    """Data of which any rows can be taken."""
+    """Data that can be indexed by row numbers."""
 
     def __len__(self) -> int: ...
 
@@ -131,26 +137,28 @@ Data = Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Rows
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the mini-batches of a measurement."""
 
     b_small: int = 32
     b_big: int | None = None  # None: all rows
-    samples: int = 16  # small mini-batches
-    chunk: int | None = None  # rows of the large one at a time, where the loss is a plain mean
+    samples: int = 16  # number of small mini-batches
+    chunk: int | None = None  # rows of the large one per pass, if the loss is a plain mean
 
     def check(self, rows: int) -> int:
-        """B_big, if there are enough rows for it."""
+        """Return B_big, or refuse sizes that do not fit the number of rows."""
         big = rows if self.b_big is None else self.b_big
         if not 1 <= self.b_small < big <= rows:
-            text = f"b_small = {self.b_small} < b_big = {big} ≤ {rows} rows does not hold"
-            raise BadInput(f"noise: {text}; choose other sizes or more data")
+            raise BadInput(
+                f"noise: b_small = {self.b_small} < b_big = {big} ≤ {rows} rows does not hold; "
+                "choose other sizes or more data"
+            )
         if self.samples < 2:
             raise BadInput(f"noise: samples = {self.samples}, must be at least 2")
         return big
 
 
 def sample(rng: np.random.Generator, rows: int, size: int) -> Tensor:
-    """Rows drawn without replacement; all of them need no dice."""
+    """Draw row numbers without replacement; all rows are taken in order, without drawing."""
     if size == rows:
         return torch.arange(rows)
     return torch.from_numpy(rng.choice(rows, size, replace=False))
@@ -163,30 +171,30 @@ def gradient(
     index: Tensor,
     chunk: int | None = None,
 ) -> Tensor:
-    """∇L over these rows as one vector in float64, on the host; no `.grad` is touched."""
+    """Compute ∇L over these rows as one float64 vector on the CPU, leaving `.grad` alone."""
     total = torch.zeros(sum(p.numel() for p in params), dtype=torch.float64)
     for part in torch.split(index, chunk or len(index)):
         with torch.enable_grad():
             loss = loss_fn(rows[part])
-            # A head that this loss does not reach has no gradient.
-            found = torch.autograd.grad(loss, params, allow_unused=True)
+            # A head that the loss does not depend on has no gradient.
+            gradients = torch.autograd.grad(loss, params, allow_unused=True)
         pieces = [
             torch.zeros(p.numel()) if g is None else g.detach().reshape(-1).cpu()
-            for p, g in zip(params, found, strict=True)
+            for p, g in zip(params, gradients, strict=True)
         ]
         total += torch.cat(pieces).double() * (len(part) / len(index))
     return total
 
 
 class _Columns:
-    """A sequence or dictionary of tensors, row by row."""
+    """A sequence or dictionary of tensors as `Rows`."""
 
     def __init__(self, data: Any) -> None:
         self.data = data
         columns = data.values() if isinstance(data, Mapping) else data
         lengths = {len(column) for column in columns}
         if len(lengths) != 1:
-            raise BadInput(f"noise: columns of {sorted(lengths)} rows; all need the same")
+            raise BadInput(f"noise: columns have {sorted(lengths)} rows; all need the same")
         self.length = lengths.pop()
 
     def __len__(self) -> int:
@@ -199,15 +207,18 @@ class _Columns:
 
 
 def rows_of(data: Data) -> Rows:
-    """Whatever form the data has, something of which rows can be taken."""
+    """Wrap the data so that rows can be taken of it."""
     if isinstance(data, Mapping | list | tuple):
         return _Columns(data)
     return data  # type: ignore[return-value]
 
 
+# ── algorithm 2 ───────────────────────────────────────────────────────────────────────────
+
+
 def unbiased(big: float, small: float, b_big: int, b_small: int) -> tuple[float, float]:
-    """|𝒢|² = (B_big |G_big|² − B_small |G_small|²) / (B_big − B_small)
-    𝒮 = (|G_small|² − |G_big|²) / (1/B_small − 1/B_big)"""
+    """|𝒢|² = (B_big |G_big|² − B_small |G_small|²) / (B_big − B_small), equation (4), and
+    𝒮 = (|G_small|² − |G_big|²) / (1/B_small − 1/B_big), equation (5)."""
     g2 = (b_big * big - b_small * small) / (b_big - b_small)
     return g2, (small - big) / (1 / b_small - 1 / b_big)
 
@@ -220,17 +231,17 @@ class Estimate:
     b_big: int
     big: float  # |G_big|²
     small: tuple[float, ...]  # |G_small|², one for each small mini-batch
-    along: tuple[float, ...]  # G_small · G_big, which tells how sure |G_big|² is
-    rows: int | None = None  # that both are drawn from; None: B_big is all of them
+    along: tuple[float, ...]  # G_small · G_big, for the variance of |G_big|²
+    rows: int | None = None  # number of rows drawn from; None: B_big is all of them
 
     @property
     def g2(self) -> float:
-        """|𝒢|², without bias; noise can make it negative."""
+        """Unbiased estimate of |G|²; noise can make it negative."""
         return self._unbiased()[0]
 
     @property
     def s(self) -> float:
-        """𝒮, an estimate of tr(Σ) without bias."""
+        """Unbiased estimate of tr(Σ)."""
         return self._unbiased()[1]
 
     def _unbiased(self) -> tuple[float, float]:
@@ -238,62 +249,68 @@ class Estimate:
 
     @property
     def authors(self) -> tuple[float, float]:
-        """(|𝒢|², 𝒮) as the authors' code has it: the square of the mean norm, which is low."""
+        """(|𝒢|², 𝒮) as in the authors' code: from the squared mean norm, which is too low."""
         norm = statistics.fmean(math.sqrt(x) for x in self.small)
         return unbiased(self.big, norm**2, self.b_big, self.b_small)
 
     @property
     def ours(self) -> NoiseRatio:
-        """Algorithm 2: from differences of squared norms."""
+        """The estimator of algorithm 2: from differences of squared norms."""
         return NoiseRatio(self.g2, self.s, self.spread)
 
     @property
     def paired(self) -> NoiseRatio:
         """𝒮 = mean |G_small − G_big|² / (1/B_small − 1/B_big) and |𝒢|² = |G_big|² − 𝒮 / B_big.
 
-        Neither has a bias. 𝒮 is never negative, and scatters less than algorithm 2's: the
-        length of G does not enter. Where B_big is not all rows, the two mini-batches are
-        1/B_small + 1/B_big − 2/rows apart.
+        Both are unbiased. 𝒮 is never negative and has less variance than that of algorithm 2,
+        because the length of G does not enter. If B_big is not all rows, the divisor becomes
+        1/B_small + 1/B_big − 2/rows.
         """
-        big, rows = self.b_big, self.rows or self.b_big
+        big = self.b_big
+        rows = self.rows or self.b_big
         scale = 1 / self.b_small + 1 / big - 2 / rows
         pairs = zip(self.small, self.along, strict=True)
         apart = [max(0.0, self.big + one - 2 * along) / scale for one, along in pairs]
-        s, drawn = statistics.fmean(apart), statistics.variance(apart) / len(apart)
-        spread = Spread(self._of_big() + drawn / big**2, drawn, -drawn / big)
+        s = statistics.fmean(apart)
+        error = statistics.variance(apart) / len(apart)
+        spread = Spread(self._variance_of_big() + error / big**2, error, -error / big)
         return NoiseRatio(self.big - s / big, s, spread)
 
     @property
     def spread(self) -> Spread:
-        """How far |𝒢|² and 𝒮 of algorithm 2 scatter.
+        """Variances of |𝒢|² and 𝒮 of algorithm 2.
 
-        Small mini-batches are drawn from the same data as the large one, so that what is
-        peculiar to the data cancels in 𝒮.
+        Small mini-batches are drawn from the same rows as the large one, so that the sampling
+        error of the rows themselves cancels in 𝒮.
         """
-        b, big = self.b_small, self.b_big
-        drawn = statistics.variance(self.small) / len(self.small)
-        share, c = b / (big - b), 1 / b - 1 / big
-        return Spread(self._of_big() + share**2 * drawn, drawn / c**2, -share * drawn / c)
+        b = self.b_small
+        big = self.b_big
+        error = statistics.variance(self.small) / len(self.small)
+        ratio = b / (big - b)
+        c = 1 / b - 1 / big
+        g2 = self._variance_of_big() + ratio**2 * error
+        return Spread(g2, error / c**2, -ratio * error / c)
 
-    def _of_big(self) -> float:
-        """Var|G_b|² = 4 GᵀΣG / b + 2 tr(Σ²) / b² at B_big, for gradients nearly normal."""
-        b, big = self.b_small, self.b_big
+    def _variance_of_big(self) -> float:
+        """Var|G_b|² = 4 GᵀΣG / b + 2 tr(Σ²) / b² at b = B_big, for nearly normal gradients."""
+        b = self.b_small
+        big = self.b_big
         along = b * statistics.variance(self.along)  # GᵀΣG
         squares = b**2 / 2 * (statistics.variance(self.small) - 4 * along / b)  # tr(Σ²)
         return 4 * along / big + 2 * max(0.0, squares) / big**2
 
     def reading(self) -> NoiseReading:
-        """What this measurement alone says."""
+        """Return the noise scale of this measurement alone."""
         return NoiseReading(self.ours, self.paired, authors_ratio(*self.authors))
 
 
 def pooled(estimates: Sequence[Estimate]) -> NoiseReading:
-    """Several measurements of one thing as one: |𝒢|² and 𝒮 are averaged, never their ratio."""
-    theirs = zip(*(one.authors for one in estimates), strict=True)
+    """Pool measurements of one quantity: |𝒢|² and 𝒮 are averaged, never their ratio."""
+    g2, s = zip(*(one.authors for one in estimates), strict=True)
     return NoiseReading(
         _mean([one.ours for one in estimates]),
         _mean([one.paired for one in estimates]),
-        authors_ratio(*map(statistics.fmean, theirs)),
+        authors_ratio(statistics.fmean(g2), statistics.fmean(s)),
     )
 
 
@@ -304,14 +321,16 @@ def _mean(ratios: Sequence[NoiseRatio]) -> NoiseRatio:
         statistics.fmean(one.s for one in spreads),
         statistics.fmean(one.both for one in spreads),
     )
-    g2, s = statistics.fmean(one.g2 for one in ratios), statistics.fmean(r.s for r in ratios)
+    g2 = statistics.fmean(one.g2 for one in ratios)
+    s = statistics.fmean(one.s for one in ratios)
     return NoiseRatio(g2, s, spread.times(1 / len(ratios)))
 
 
 class NoiseScale:
-    """Algorithm 2 from one call to the next: |𝒢|² is smoothed, 𝒮 is not.
+    """Algorithm 2 over time: an exponential moving average of |𝒢|², and the latest 𝒮.
 
-    The paired form is smoothed alike. The authors' code smooths both; that ratio is kept too.
+    The paired estimator is smoothed in the same way. The authors' code smooths both |𝒢|² and 𝒮;
+    that ratio is kept as well.
     """
 
     FIELDS = ("g2", "variance", "paired_g2", "paired_variance", "authors_g2", "authors_s")
@@ -321,30 +340,37 @@ class NoiseScale:
         self.averages: dict[str, float] = {}  # empty before the first estimate
 
     def update(self, new: Estimate) -> NoiseReading:
-        """|𝒢|² ← α |𝒢|²_old + (1 − α) |𝒢|²_new; the first estimate stands for itself."""
+        """|𝒢|² ← α |𝒢|²_old + (1 − α) |𝒢|²_new; the first estimate is taken as it is."""
         ours = self._smoothed(new.ours, "g2", "variance")
         paired = self._smoothed(new.paired, "paired_g2", "paired_variance")
-        theirs = zip(("authors_g2", "authors_s"), new.authors, strict=True)
-        return NoiseReading(ours, paired, authors_ratio(*(self._mix(*one) for one in theirs)))
+        g2, s = new.authors
+        authors = authors_ratio(self._average("authors_g2", g2), self._average("authors_s", s))
+        return NoiseReading(ours, paired, authors)
 
     def _smoothed(self, new: NoiseRatio, name: str, variance: str) -> NoiseRatio:
-        """A form with its |𝒢|² smoothed, and how far that still goes with 𝒮."""
+        """Smooth |𝒢|² of an estimator, and adapt its variance and covariance with 𝒮."""
         share = 1 - self.alpha if name in self.averages else 1.0
-        g2, of_g2 = self._mix(name, new.g2), self._mix(variance, new.spread.g2, power=2)
-        return NoiseRatio(g2, new.s, Spread(of_g2, new.spread.s, share * new.spread.both))
+        g2 = self._average(name, new.g2)
+        g2_variance = self._average(variance, new.spread.g2, power=2)
+        spread = Spread(g2_variance, new.spread.s, share * new.spread.both)
+        return NoiseRatio(g2, new.s, spread)
 
-    def _mix(self, name: str, new: float, power: int = 1) -> float:
-        old, alpha = self.averages.get(name), self.alpha
-        now = new if old is None else alpha**power * old + (1 - alpha) ** power * new
-        self.averages[name] = now
-        return now
+    def _average(self, name: str, new: float, power: int = 1) -> float:
+        """Update a moving average; a variance is averaged with squared weights."""
+        old = self.averages.get(name)
+        if old is None:
+            average = new
+        else:
+            average = self.alpha**power * old + (1 - self.alpha) ** power * new
+        self.averages[name] = average
+        return average
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What a checkpoint holds."""
+        """Return the arrays of a checkpoint."""
         return {name: np.asarray(value) for name, value in self.averages.items()}
 
     def load(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         self.averages = {name: float(state[name]) for name in self.FIELDS if name in state}
 
     @staticmethod
@@ -355,13 +381,15 @@ class NoiseScale:
         sizes: Sizes | None = None,
         seed: int | np.random.Generator = 0,
     ) -> Estimate:
-        """Measure a loss, the mean over the rows it is given, at the parameters as they are.
+        """Measure the noise of a loss, a mean over rows, at the current parameters.
 
-        `data` is a tensor, a sequence or a dictionary of tensors with one row per sample, or
-        anything with a length that takes an index; `loss_fn` gets rows of it in that form.
+        `data` is a tensor, a sequence or dictionary of tensors with one row per sample, or an
+        object with a length that takes an index; `loss_fn` gets rows of it in the same form.
         """
-        rows, weights = rows_of(data), [p for p in params if p.requires_grad]
-        sizes, rng = sizes or Sizes(), np.random.default_rng(seed)
+        rows = rows_of(data)
+        weights = [p for p in params if p.requires_grad]
+        sizes = sizes or Sizes()
+        rng = np.random.default_rng(seed)
         b_big = sizes.check(len(rows))
         drawn = sample(rng, len(rows), b_big)
         big = gradient(loss_fn, weights, rows, drawn, sizes.chunk)
@@ -371,5 +399,11 @@ class NoiseScale:
             one = gradient(loss_fn, weights, rows, drawn)
             small.append(float(one @ one))
             along.append(float(one @ big))
-        norms = float(big @ big), tuple(small), tuple(along)
-        return Estimate(sizes.b_small, b_big, *norms, rows=len(rows))
+        return Estimate(
+            b_small=sizes.b_small,
+            b_big=b_big,
+            big=float(big @ big),
+            small=tuple(small),
+            along=tuple(along),
+            rows=len(rows),
+        )

@@ -1,9 +1,9 @@
-"""The function half of the phases: what each freezes and what it minimizes (section 4.3-4.4).
+"""Objectives of the phases: what each freezes and what it minimizes (sections 4.3 and 4.4).
 
-`freeze` computes the columns that must not move while the phase runs (targets, π_old), once,
-before its first epoch. `loss` is the phase's objective on one mini-batch. Both are pure in
-the networks; which weights move is the phase's `trains`. Losses are means over the rows whose
-weight is one. A phase of your own is one model in a configuration and these two functions.
+`freeze` computes the columns that stay fixed while the phase runs (targets, π_old), once,
+before its first epoch. `loss` is the phase's objective on one mini-batch. Neither changes the
+networks; which weights are trained is the phase's `trains`. Losses are means over the rows of
+weight one. A custom phase is a settings model and these two functions.
 """
 
 from functools import singledispatch
@@ -22,21 +22,21 @@ Metrics = dict[str, Tensor]
 
 @singledispatch
 def freeze(phase: Any, networks: Networks, data: Experience) -> Batch:
-    """Columns to add to the data before the phase's first epoch."""
+    """Compute the columns to add to the data before the phase's first epoch."""
     return {}
 
 
 @singledispatch
 def loss(phase: Any, networks: Networks, mb: Batch, progress: float) -> tuple[Tensor, Metrics]:
-    """(what to minimize on this mini-batch, what to log); `progress` drives schedules."""
+    """Compute (loss of this mini-batch, metrics to log); `progress` drives schedules."""
     raise TypeError(f"no loss is registered for the phase {type(phase).__name__}")
 
 
 @singledispatch
 def is_mean_over_rows(phase: Any) -> bool:
-    """Whether the loss of a batch is the weighted mean of the losses of its pieces.
+    """Return whether the loss of a batch is the weighted mean of the losses of its pieces.
 
-    Only then may a large mini-batch be walked in pieces; a phase from outside is not trusted.
+    Only then may a large mini-batch be processed in pieces. Custom phases default to False.
     """
     return False
 
@@ -73,8 +73,10 @@ def policy_loss(
     phase: Policy | Joint, networks: Networks, pi: Tensor, mb: Batch, progress: float
 ) -> tuple[Tensor, Metrics]:
     """−Ê[min(ρ Â, clip(ρ, 1−ε, 1+ε) Â) + c_eb · S[π]]"""
-    epsilon, c_eb = scheduled(phase.epsilon, progress), scheduled(phase.entropy_bonus, progress)
-    weight, advantage = mb["weight"], mb["advantage"]
+    epsilon = scheduled(phase.epsilon, progress)
+    c_eb = scheduled(phase.entropy_bonus, progress)
+    weight = mb["weight"]
+    advantage = mb["advantage"]
     if phase.normalize_advantage == "minibatch":
         advantage = normalized(advantage, weight)
     log_ratio = networks.distribution.log_prob(pi, mb["action"]) - mb["log_prob"]
@@ -128,7 +130,7 @@ def _(phase: Value, networks: Networks, mb: Batch, progress: float) -> tuple[Ten
 
 @freeze.register
 def _(phase: Distil, networks: Networks, data: Experience) -> Batch:
-    """The teacher's answers and π_old: the networks as they stand when the phase begins."""
+    """Compute the teacher's targets and π_old with the networks at the start of the phase."""
     return {
         "teacher": in_chunks(lambda obs: _teacher(phase, networks, obs), data.obs),
         "pi_old": in_chunks(lambda obs: networks.pi(obs).pi, data.obs),
@@ -167,7 +169,7 @@ def _projected(network: Any, features: Tensor) -> Tensor:
 
 
 def _constraint(phase: Distil, networks: Networks, old: Tensor, new: Tensor) -> Tensor:
-    """How far π has moved from π_old, [B]. `kl` is the paper's; the rest are named variants."""
+    """Distance of π from π_old, [B]. `kl` is the paper's; the others are variants."""
     if phase.constraint == "kl":
         return networks.distribution.kl(old, new)
     if phase.constraint == "logit_mse":  # the authors' code, discrete actions
@@ -186,7 +188,7 @@ def _constraint(phase: Distil, networks: Networks, old: Tensor, new: Tensor) -> 
 
 @freeze.register
 def _(phase: Auxiliary, networks: Networks, data: Experience) -> Batch:
-    """π_old over the whole replay."""
+    """Compute π_old for the whole replay."""
     return {"pi_old": in_chunks(lambda obs: networks.pi(obs).pi, data.obs)}
 
 
@@ -201,7 +203,7 @@ def _(
     if phase.variant == "cobbe":
         kl = mean(networks.distribution.kl(mb["pi_old"], output.pi), mb["weight"])
         total = 0.5 * student + 0.5 * value + phase.beta * kl
-    else:  # the DNA authors' PPG: no ½, and the divergence the other way round
+    else:  # the DNA authors' PPG: no ½, and the KL divergence reversed
         kl = mean(networks.distribution.kl(output.pi, mb["pi_old"]), mb["weight"])
         total = student + value + phase.beta * kl
     return total, {"loss": total, "aux_value_loss": student, "value_loss": value, "kl": kl}
@@ -211,20 +213,20 @@ def _(
 
 
 def scheduled(schedule: float | Linear, progress: float | Tensor) -> Any:
-    """`resolve`, also for a progress that compiled code takes as a tensor."""
+    """Like `resolve`, but also for a progress that is a tensor, as in compiled steps."""
     if isinstance(schedule, Linear) and isinstance(progress, Tensor):
         return schedule.start + (schedule.end - schedule.start) * progress.clamp(0.0, 1.0)
     return resolve(schedule, progress)  # type: ignore[arg-type]
 
 
 def mean(x: Tensor, weight: Tensor) -> Tensor:
-    """Ê_t over the rows whose weight is one; zero when there is none."""
+    """Ê_t over the rows of weight one; zero if there are none."""
     return (x * weight).sum() / weight.sum().clamp(min=1.0)
 
 
 def squared_error(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Ê[(prediction − target)²], a mean over the columns of a vector target."""
-    # [B] minus [B, 1] would broadcast to B×B and pull every prediction to the batch's mean.
+    """Ê[(prediction − target)²], averaged over the columns of a vector target."""
+    # [B] minus [B, 1] would broadcast to [B, B] and pull predictions to the batch's mean.
     assert prediction.shape == target.shape, (prediction.shape, target.shape)
     error = (prediction - target).square()
     return mean(error.flatten(1).mean(-1) if error.dim() > 1 else error, weight)

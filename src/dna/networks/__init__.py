@@ -1,4 +1,4 @@
-"""Tensors and modules: encoders, action distributions, normalizers, batches and frames.
+"""Networks and tensors: encoders, action distributions, normalizers, batches and frames.
 
-Nothing here steps an environment, computes a loss or writes a file.
+Nothing here may step an environment, compute a loss or write a file.
 """

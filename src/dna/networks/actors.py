@@ -1,8 +1,8 @@
-"""Evaluating π while acting: by torch, or for a few small states by numpy.
+"""Actors: evaluate π and sample actions with torch, or for few small states with numpy.
 
-A step of one environment asks for one row of a small network. Through torch that is some
-thirty calls of a few microseconds each; numpy's cost a third. The numpy actor reads the very
-memory of the weights and statistics, so it is never out of date.
+A step of one environment needs a single row of a small network. In torch that takes about
+thirty calls of a few microseconds each; numpy's calls cost a third. `NumpyActor` shares the
+memory of the weights and statistics, so it is always up to date.
 """
 
 from typing import Any, Protocol
@@ -16,38 +16,43 @@ from dna.networks.frames import moved
 from dna.networks.networks import Networks
 
 Array = npt.NDArray[Any]
-#: States at a time beyond which torch's matrix products make up for its calls.
+#: Most states at a time for which numpy is faster than torch.
 FEW = 32
 
 
 class Actor(Protocol):
-    """s, noise → what π says of s, an action drawn from it, and V_π(s) if that is asked for."""
+    """(s, noise) → parameters of π(·|s), a sampled action, and V_π(s) if requested."""
 
     def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array | None]:
-        """(parameters of π [A, P], action [A, W], V_π [A]) for states [A, …] and noise."""
+        """Return (parameters of π [A, P], action [A, W], V_π [A]) for states [A, …]."""
 
 
 def make_actor(networks: Networks, agents: int, *, values: bool = False) -> Actor:
-    """The quicker of the two ways; `values`: with V_π."""
+    """Make the faster of the two actors; `values` asks for V_π as well."""
     obs = networks.obs
-    plain = obs.kind == "vector" and obs.dtype == "float32" and networks.device.type == "cpu"
-    plain = plain and networks.action.kind != "hybrid"
     layers = networks.policy.encoder.children()
-    dense = all(isinstance(m, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for m in layers)
-    if plain and dense and agents <= FEW:
+    if (
+        agents <= FEW
+        and obs.kind == "vector"
+        and obs.dtype == "float32"
+        and networks.action.kind != "hybrid"
+        and networks.device.type == "cpu"
+        and all(isinstance(m, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for m in layers)
+    ):
         return NumpyActor(networks, values=values)
     return TorchActor(networks, values=values)
 
 
 class TorchActor:
-    """Any network, on any device; sampled on the host, because GPU noise varies by card."""
+    """Any network on any device; samples on the CPU, as noise on GPUs depends on the model."""
 
     def __init__(self, networks: Networks, *, values: bool = False) -> None:
-        self.networks, self.values = networks, values
+        self.networks = networks
+        self.values = values
 
     @torch.inference_mode()
     def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array | None]:
-        """One forward pass."""
+        """Run a forward pass and sample."""
         states = moved(torch.from_numpy(obs), self.networks.device)
         output = self.networks.pi(states)
         pi = output.pi.cpu()
@@ -57,12 +62,15 @@ class TorchActor:
 
 
 class NumpyActor:
-    """Dense networks on vectors."""
+    """Dense networks on vector observations."""
 
     def __init__(self, networks: Networks, *, values: bool = False) -> None:
-        policy, preprocess = networks.policy, networks.preprocess
-        self.clip, self.gain = preprocess.clip, np.float32(preprocess.gain)
-        self.shift, self.scale = preprocess.shift.numpy(), preprocess.scale.numpy()
+        policy = networks.policy
+        preprocess = networks.preprocess
+        self.clip = preprocess.clip
+        self.gain = np.float32(preprocess.gain)
+        self.shift = preprocess.shift.numpy()
+        self.scale = preprocess.scale.numpy()
         layers = [m for m in policy.encoder.children() if isinstance(m, nn.Linear)]
         self.layers = [_memory(layer) for layer in layers]
         self.head = _memory(policy.policy_head)
@@ -72,7 +80,7 @@ class NumpyActor:
         self.log_std = None if policy.log_std is None else policy.log_std.detach().numpy()
 
     def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array | None]:
-        """The same forward pass and draw as torch's, up to float rounding."""
+        """Compute the same forward pass and sample as `TorchActor`, up to float rounding."""
         x = obs.reshape(len(obs), -1)
         if self.clip is not None:
             x = (x - self.shift.reshape(-1)) * self.scale.reshape(-1)
@@ -91,7 +99,7 @@ class NumpyActor:
         return pi, self._choose(pi + noise), value
 
     def _choose(self, score: Array) -> Array:
-        """Gumbel-max, one choice after the other."""
+        """Take the argmax of each group of logits plus Gumbel noise."""
         if len(self.sizes) == 1:
             choice: Array = np.argmax(score, axis=1)
             return choice[:, None]
@@ -101,5 +109,5 @@ class NumpyActor:
 
 
 def _memory(layer: nn.Linear) -> tuple[Array, Array]:
-    """A layer's weight, transposed, and bias: views that change as it learns."""
+    """Return a layer's transposed weight and bias as views of the memory that is trained."""
     return layer.weight.detach().numpy().T, layer.bias.detach().numpy()

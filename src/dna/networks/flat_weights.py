@@ -1,7 +1,7 @@
-"""All weights in one vector: θ = [θ_π, θ_V], each parameter of the networks a view into it.
+"""All weights in one vector θ = [θ_π, θ_V], of which each parameter is a view.
 
-So a gradient has one norm, Adam makes one pass, a checkpoint has one tensor for each moment
-and a compiled step few arguments, whatever the networks are made of.
+Whatever the networks consist of, the gradient is one vector with one norm, Adam makes one
+pass, a checkpoint has one tensor per moment, and a compiled step has few arguments.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Which = Literal["policy", "value", "both"]
 
 
 class FlatWeights:
-    """Owns the memory of the networks' trainable weights and of their gradients."""
+    """Owner of the memory of the networks' trainable weights and their gradients."""
 
     def __init__(self, networks: Networks) -> None:
         groups = [networks.weights("policy"), networks.weights("value")]
@@ -36,7 +36,7 @@ class FlatWeights:
         self._vectors: dict[str, nn.Parameter] = {}
 
     def span(self, which: Which) -> slice:
-        """Where these weights lie in θ."""
+        """Return the range of these weights in θ."""
         border, end = self.border, len(self.theta)
         return {
             "policy": slice(0, border),
@@ -45,7 +45,7 @@ class FlatWeights:
         }[which]
 
     def vector(self, which: Which) -> nn.Parameter:
-        """θ_π, θ_V or both as one parameter, for an optimizer."""
+        """Return θ_π, θ_V or both as a single parameter, for an optimizer."""
         if which not in self._vectors:
             span = self.span(which)
             vector = nn.Parameter(self.theta[span])
@@ -54,7 +54,7 @@ class FlatWeights:
         return self._vectors[which]
 
     def parameters_of(self, vector: Tensor, which: Which) -> dict[str, Tensor]:
-        """A vector like `vector(which)` cut into parameters, by their names in `Networks`."""
+        """Split a vector like `vector(which)` into views, by parameter name in `Networks`."""
         span = self.span(which)
         return {
             name: laid_out_as(vector[start - span.start : start - span.start + p.numel()], p)
@@ -63,25 +63,25 @@ class FlatWeights:
         }
 
     def vector_of(self, parameters: Mapping[str, Tensor]) -> Tensor:
-        """The inverse of `parameters_of`, for tensors in whatever layout."""
+        """Concatenate parameters of any layout: the inverse of `parameters_of`."""
         return torch.cat(
             [in_memory_order(x, self.places[name][1]) for name, x in parameters.items()]
         )
 
 
 def _order(like: Tensor) -> list[int]:
-    """Dimensions from the slowest to the fastest in memory."""
+    """Return the dimensions from slowest- to fastest-varying in memory."""
     strides = like.stride()
     return sorted(range(like.dim()), key=lambda d: (-strides[d], d))
 
 
 def in_memory_order(x: Tensor, like: Tensor) -> Tensor:
-    """A tensor's numbers in the order in which `like` has them in memory."""
+    """Flatten a tensor in the memory order of `like`."""
     return x.permute(_order(like)).reshape(-1)
 
 
 def laid_out_as(vector: Tensor, like: Tensor) -> Tensor:
-    """The inverse: a view of the vector with this tensor's shape and layout."""
+    """View a vector with the shape and memory layout of `like`."""
     order = _order(like)
     back = sorted(range(like.dim()), key=order.__getitem__)
     return vector.view([like.shape[d] for d in order]).permute(back)

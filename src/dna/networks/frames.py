@@ -1,8 +1,9 @@
-"""Frames stored once: a stack of K is assembled when a mini-batch is gathered.
+"""Frame-stacked observations with each frame stored once.
 
-Consecutive observations share K − 1 of their K frames, so a rollout keeps each frame once and
-how far back each state may look. The time bar depends on the state, not on the frame, and is
-drawn on the oldest frame of an assembled stack.
+Consecutive observations share K − 1 of their K frames. A rollout therefore stores each frame
+once, and for each state how far back its stack may reach; stacks are assembled when a
+mini-batch is gathered. The time bar depends on the state, not on the frame, and is drawn on
+the oldest frame of an assembled stack.
 """
 
 from collections.abc import Mapping
@@ -25,20 +26,20 @@ Array = npt.NDArray[Any]
 class Frames:
     """The observations of a rollout: row t·A + a is agent a's state at time t.
 
-    Reads like a tensor [rows, H, W, K]: `frames[index]` gives those rows.
+    Can be indexed like a tensor [rows, H, W, K].
     """
 
     frames: Tensor  # [K − 1 + T, A, H, W] uint8, each frame once
-    age: Tensor  # [T, A] int64, frames since the episode's first, at most K − 1
+    age: Tensor  # [T, A] int64, number of earlier frames in the episode, at most K − 1
     elapsed: Tensor  # [T, A] int64, for the time bar
-    limit: int | None  # when the time bar is full; None: no bar
+    limit: int | None  # time at which the time bar is full; None: no bar
     rows: int  # T·A, or fewer to leave out the last states
 
     def __len__(self) -> int:
         return self.rows
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
-        """Stacks [B, H, W, K], oldest frame first."""
+        """Assemble stacks [B, H, W, K], oldest frame first."""
         if isinstance(index, slice):
             index = torch.arange(self.rows)[index]
         depth = len(self.frames) - len(self.age) + 1
@@ -47,15 +48,15 @@ class Frames:
         return _interleaved(planes)
 
     def to(self, device: torch.device) -> "Frames":
-        """The frames themselves on a device, as bytes; what finds them stays on the host."""
+        """Move the frames to a device, as bytes; the indices stay on the CPU."""
         frames = moved(self.frames, device)
         return Frames(frames, self.age, self.elapsed, self.limit, self.rows)
 
     def fill(self, planes: Tensor, index: Tensor) -> None:
-        """The frames of these rows, [K, B, H, W], with the time on the oldest."""
+        """Gather the frames of these rows into [K, B, H, W] and draw the time bar."""
         agents, depth = self.age.shape[1], len(planes)
         t, a = index // agents, index % agents
-        # Never look behind the episode's first frame: it is repeated instead.
+        # Before the episode's first frame, that frame is repeated.
         back = torch.minimum(torch.arange(depth - 1, -1, -1)[:, None], self.age[t, a])
         rows = (t + depth - 1 - back) * agents + a
         single = self.frames.flatten(0, 1).flatten(1)
@@ -69,13 +70,13 @@ class Frames:
         if oldest.device.type == "cpu":
             draw_time(oldest.numpy(), elapsed, limit)
             return
-        # Drawn on the host into the few rows it fills, then copied over.
+        # Drawn on the CPU in the few rows of pixels that it fills, then copied.
         strip = np.zeros((len(oldest), BAR, oldest.shape[2]), dtype=np.uint8)
         draw_time(strip, elapsed, limit)
         oldest[:, -BAR:] = moved(torch.from_numpy(strip), oldest.device)
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint holds."""
+        """Return the tensors of a checkpoint."""
         numbers = torch.tensor([self.rows, -1 if self.limit is None else self.limit])
         return {
             "frames": self.frames,
@@ -86,27 +87,27 @@ class Frames:
 
     @classmethod
     def load(cls, state: Mapping[str, Tensor]) -> "Frames":
-        """The inverse of `state`."""
+        """Restore what `state` returned."""
         rows, limit = (int(n) for n in state["numbers"])
         bar = None if limit < 0 else limit
         return cls(state["frames"], state["age"], state["elapsed"], bar, rows)
 
     def head(self, rows: int) -> "Frames":
-        """The same storage without its last rows."""
+        """Return the first rows, sharing the storage."""
         return Frames(self.frames, self.age, self.elapsed, self.limit, rows)
 
 
 @dataclass(frozen=True)
 class JoinedRollouts:
-    """The rows of several rollouts, one behind the other, without a copy."""
+    """The concatenated rows of several rollouts, without a copy."""
 
-    parts: tuple[Tensor | Frames, ...]  # all of one length
+    parts: tuple[Tensor | Frames, ...]  # all of the same length
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
-        """Those rows, from whichever rollout they are of."""
+        """Gather rows from the rollouts that hold them."""
         if isinstance(index, slice):
             index = torch.arange(len(self))[index]
         size = len(self.parts[0])
@@ -124,9 +125,9 @@ class JoinedRollouts:
 
 
 def _joined(taken: list[tuple[Tensor | Frames, slice, Tensor]], rows: int) -> Tensor:
-    """Rows of several parts, one behind the other, gathered into one piece of memory.
+    """Gather rows of several parts into one block of memory.
 
-    Pieces of ever new sizes would leave holes in it that add up to gigabytes.
+    Temporary blocks of varying sizes would fragment the heap by gigabytes.
     """
     first = taken[0][0]
     if isinstance(first, Tensor):
@@ -150,37 +151,37 @@ def _interleaved(planes: Tensor) -> Tensor:
 
 
 def moved(x: Tensor, device: torch.device) -> Tensor:
-    """On the device; from memory that it reads by itself, so that nobody waits."""
+    """Move to a device; to a GPU from pinned memory, so that the copy is asynchronous."""
     if device.type == "cuda" and x.device.type == "cpu":
         x = x.pin_memory()
     return x.to(device, non_blocking=True)
 
 
 class ObservationWriter:
-    """Collects the states of a rollout in one array."""
+    """Collects the observations of a rollout in one array."""
 
     def __init__(self, states: int, first: Array) -> None:
         self.obs = np.empty((states, *first.shape), dtype=first.dtype)
         self.obs[0] = first
 
     def add(self, t: int, obs: Array, new: Array, elapsed: Array) -> None:
-        """State t of every agent."""
+        """Add state t of every agent."""
         self.obs[t] = obs
 
     def finish(self) -> Tensor:
-        """Everything written, row after row."""
+        """Return all states as rows, time-major."""
         return torch.from_numpy(self.obs).flatten(0, 1)
 
 
 class FrameWriter:
-    """Fills a `Frames` from the stacks that environments hand out."""
+    """Fills a `Frames` from the stacks that environments return."""
 
     def __init__(self, states: int, first: Array, elapsed: Array, stack: Stack) -> None:
         agents, height, width, self.depth = first.shape
         self.limit = stack.limit
         self.frames = np.empty((self.depth - 1 + states, agents, height, width), first.dtype)
-        # The first state's older frames. Its bar is part of its oldest one, where the same bar
-        # is drawn again: no other state looks back as far.
+        # The older frames of the first state. Its oldest one includes the time bar, on which
+        # the same bar is drawn again; no other state reaches back as far.
         for k in range(self.depth - 1):
             self.frames[k] = first[..., k]
         self.age = np.empty((states, agents), np.int64)
@@ -188,16 +189,18 @@ class FrameWriter:
         self._set(0, first, np.full(agents, self.depth - 1), elapsed)
 
     def add(self, t: int, obs: Array, new: Array, elapsed: Array) -> None:
-        """State t of every agent; `new` marks first states of episodes."""
+        """Add state t of every agent; `new` marks the first states of episodes."""
         age = np.minimum(self.age[t - 1] + 1, self.depth - 1)
         self._set(t, obs, np.where(new, 0, age), elapsed)
 
     def _set(self, t: int, obs: Array, age: Array, elapsed: Array) -> None:
         self.frames[t + self.depth - 1] = obs[..., -1]
-        self.age[t], self.elapsed[t] = age, elapsed
+        self.age[t] = age
+        self.elapsed[t] = elapsed
 
     def finish(self) -> Frames:
-        """Everything written."""
-        frames, age = torch.from_numpy(self.frames), torch.from_numpy(self.age)
+        """Return all states."""
+        frames = torch.from_numpy(self.frames)
+        age = torch.from_numpy(self.age)
         elapsed = torch.from_numpy(self.elapsed)
         return Frames(frames, age, elapsed, self.limit, age.numel())

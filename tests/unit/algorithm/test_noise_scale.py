@@ -257,7 +257,7 @@ def test_sizes_that_cannot_be_are_refused(sizes, words):
 
 
 def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(BadInput, match="columns of"):
+    with pytest.raises(BadInput, match="columns have"):
         rows_of((torch.zeros(3), torch.zeros(4)))
 
 

@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from dna.common.errors import BadInput
 from dna.config import SGD, Auxiliary, Config, Distil, Joint, Policy, Value
 from dna.config.overrides import at, tweak
@@ -78,24 +76,24 @@ def test_the_tables_are_read():
     assert len(VALUES) > len(DEFAULTS) + 15
 
 
-@pytest.mark.parametrize(("key", "value"), DEFAULTS, ids=str)
-def test_a_default_named_in_the_table_is_the_default(key, value):
-    found = [at(config, key) for config in holders(BARE, key)]
-    assert found
-    assert all(default == value for default in found)
+def test_a_default_named_in_the_table_is_the_default():
+    for key, value in DEFAULTS:
+        found = [at(config, key) for config in holders(BARE, key)]
+        assert found, key
+        assert all(default == value for default in found), key
 
 
-@pytest.mark.parametrize(("families", "key", "value"), OF_PRESETS, ids=str)
-def test_a_value_named_for_a_benchmark_is_one_of_its_presets(families, key, value):
-    presets = [config for name, config in PRESETS.items() if name.startswith(families)]
-    assert value in [at(config, key) for config in holders(presets, key)]
+def test_a_value_named_for_a_benchmark_is_one_of_its_presets():
+    for families, key, value in OF_PRESETS:
+        presets = [config for name, config in PRESETS.items() if name.startswith(families)]
+        assert value in [at(config, key) for config in holders(presets, key)], (families, key)
 
 
-@pytest.mark.parametrize(("key", "value"), VALUES, ids=str)
-def test_a_value_named_in_the_table_is_accepted(key, value):
-    accepted = [tweak(config, **{key: value}) for config in holders(PRESETS.values(), key)]
-    assert accepted
-    assert all(at(config, key) == value for config in accepted)
+def test_a_value_named_in_the_table_is_accepted():
+    for key, value in VALUES:
+        accepted = [tweak(config, **{key: value}) for config in holders(PRESETS.values(), key)]
+        assert accepted, (key, value)
+        assert all(at(config, key) == value for config in accepted), (key, value)
 
 
 def test_every_row_fills_every_column():

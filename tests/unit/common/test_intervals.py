@@ -10,11 +10,11 @@ from dna.common.intervals import METHOD, interval, iqm, student_quantile
 from dna.evaluation.evaluate import Evaluation
 
 
-@pytest.mark.parametrize("freedom", [*range(1, 40), 99, 100, 498, 499, 500, 501, 999, 10**6])
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.99])
-def test_the_quantile_is_that_of_scipy(freedom, level):
-    expected = stats.t.ppf((1 + level) / 2, freedom)
-    assert student_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
+def test_the_quantile_is_that_of_scipy(level):
+    for freedom in [*range(1, 40), 99, 100, 498, 499, 500, 501, 999, 10**6]:
+        expected = stats.t.ppf((1 + level) / 2, freedom)
+        assert student_quantile(freedom, level) == pytest.approx(expected, rel=1e-9), freedom
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 20, 100, 2000])

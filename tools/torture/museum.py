@@ -95,15 +95,15 @@ EXHIBITS = [
     Exhibit(
         "curves overlap after a resume",
         "common/append_log.py",
-        "            self.length = min(keep, there)\n",
-        "            self.length = there\n",
+        "            self.length = min(keep, size)\n",
+        "            self.length = size\n",
         "tests/unit/common/test_storage.py::test_a_log_is_cut_back_to_where_it_was",
     ),
     Exhibit(
         "the rollout holds the ends of the step before",
         "algorithm/rollout.py",
-        "        self.terminated[t], self.done[t] = step.terminated, step.done\n",
-        "        self.terminated[t], self.done[t] = step.terminated, np.roll(step.done, 1)\n",
+        "        self.done[t] = step.done\n",
+        "        self.done[t] = np.roll(step.done, 1)\n",
         AUTORESET,
     ),
     Exhibit(
@@ -152,7 +152,7 @@ EXHIBITS = [
     Exhibit(
         "a loss that is NaN goes unnoticed",
         "algorithm/engine.py",
-        "        if not all(math.isfinite(value) for value in means.values()):\n",
+        "        if not all(math.isfinite(mean) for mean in means.values()):\n",
         "        if not means:\n",
         "tests/contract/algorithm/test_phases.py",
     ),
@@ -186,7 +186,7 @@ EXHIBITS = [
     ),
     Exhibit(
         "work is done inside the signal handler",
-        "common/signals.py",
+        "common/process.py",
         "        stop.asked = signal.Signals(number).name\n",
         "        raise SystemExit(75)\n",
         CARTPOLE,

@@ -12,7 +12,7 @@ When to save and which checkpoints to keep is decided in `dna.runs.retention`.
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from dna.algorithm.noise_probe import NoiseProbe
-from dna.algorithm.replay import Replay
+from dna.algorithm.replay import COLUMNS, Replay
 from dna.algorithm.rollout import Collector
-from dna.common.errors import EnvironmentFailure, StorageFailure, Unsaveable
+from dna.common.errors import BadInput, EnvironmentFailure, StorageFailure, Unsaveable
 from dna.common.storage import parse_json, read_folder, read_manifest, remove
 from dna.common.tensor_files import (
     arrays_of,
@@ -43,21 +43,34 @@ from dna.distributed.collectives import (
 from dna.distributed.world import SOLO, World
 from dna.envs import Array, VectorEnv
 from dna.networks.networks import Networks
-from dna.runs.checkpoint_checks import (
-    check_complete,
-    check_counts,
-    check_moments,
-    check_numbered,
-    check_ranks,
-    check_replay,
-    check_state,
-    check_tensors,
-)
 
 #: Names of checkpoints; anything else beside them is left alone.
 NAME = re.compile(r"[0-9]{12,}")
 #: Prefixes of tensors that each rank saves for itself; rank 0 saves the others for all.
 PER_RANK = ("collector/", "env/", "replay/")
+#: Entries of `state.json` → their types.
+STATE_TYPES = {
+    "iteration": int,
+    "interactions": int,
+    "lengths": dict,
+    "resumes": int,
+    "inexact": list,
+    "setting": dict,
+}
+#: Tensors whose first dimension grows during a run.
+GROWING = ("collector/scores/window",)
+#: Prefixes of tensors that may hold NaN: ratios that are undefined at first.
+MAY_BE_NAN = ("noise/",)
+#: Types of safetensors that NumPy does not have.
+NOT_IN_NUMPY = (
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2,
+    torch.float8_e5m2fnuz,
+)
+#: Tensors of a rollout whose observations are stored as frames.
+FRAMES = ("frames/frames", "frames/age", "frames/elapsed", "frames/numbers")
 
 
 @dataclass(frozen=True)
@@ -221,11 +234,11 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
     own = f"rank{world.rank}.safetensors"
     needed = {"state.json", "rank0.safetensors", own}
     files = verified(path, digest, None if world.size == 1 else needed)
-    check_complete(path, files, ["state.json"])
+    _check_complete(path, files, ["state.json"])
     state = parse_json(files["state.json"], path / "state.json")
-    progress = check_state(path, state)
-    check_ranks(path, state.get("ranks", 1), world.size)
-    check_complete(path, files, sorted(needed))
+    progress = _check_state(path, state)
+    _check_ranks(path, state.get("ranks", 1), world.size)
+    _check_complete(path, files, sorted(needed))
     tensors = tensors_from(files["rank0.safetensors"], str(path))
     if world.rank:
         shared = {k: v for k, v in tensors.items() if not k.startswith(PER_RANK)}
@@ -266,18 +279,18 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
     """Restore a checkpoint into a freshly built run; returns why that is not exact, if so."""
     networks = parts.networks
     collector = parts.collector
-    check_tensors(saved.path, saved.tensors, _fresh(parts))
-    check_counts(saved.path, saved.tensors, saved.interactions)
+    _check_tensors(saved.path, saved.tensors, _fresh(parts))
+    _check_counts(saved.path, saved.tensors, saved.interactions)
     networks.load_state_dict(under(saved.tensors, "networks"))
-    check_numbered(saved.path, saved.tensors, "replay")
+    _check_numbered(saved.path, saved.tensors, "replay")
     rollouts = numbered(saved.tensors, "replay")
-    check_replay(saved.path, rollouts, collector.config.horizon * collector.share.each)
+    _check_replay(saved.path, rollouts, collector.config.horizon * collector.share.each)
     parts.replay.load(rollouts, collector.share)
     for phase, optimizer in parts.optimizers.items():
-        check_numbered(saved.path, saved.tensors, f"optimizer/{phase}")
+        _check_numbered(saved.path, saved.tensors, f"optimizer/{phase}")
         slots = numbered(saved.tensors, f"optimizer/{phase}")
         (weights,) = optimizer.param_groups[0]["params"]
-        check_moments(saved.path, phase, slots, weights)
+        _check_moments(saved.path, phase, slots, weights)
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
     if networks.normalizer is not None:
@@ -305,3 +318,125 @@ def _restore_environments(collector: Collector, state: Mapping[str, Array]) -> s
         collector.restart()
         return f"environments were restarted ({error})"
     return None
+
+
+# ── checks ────────────────────────────────────────────────────────────────────────────────
+#
+# A checkpoint whose hashes are right may still have been written by hand or by another
+# version. Every mismatch is found here, before anything is restored: later, a tensor of the
+# wrong shape could be broadcast or read past its end.
+
+
+def _check_complete(path: Path, files: Collection[str], expected: Collection[str]) -> None:
+    """Require the files of a checkpoint to be listed in its manifest."""
+    for name in expected:
+        if name not in files:
+            raise _foreign(path, f"{name} is missing")
+
+
+def _check_state(path: Path, state: Any) -> dict[str, Any]:
+    """Return the entries of `state.json` that `STATE_TYPES` names, with their types checked."""
+    if not isinstance(state, dict):
+        raise _foreign(path, "state.json is not an object")
+    for name, kind in STATE_TYPES.items():
+        if name not in state:
+            raise _foreign(path, f"{name} is missing")
+        value = state[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise _foreign(path, f"{name} is {value!r:.40}, not of type {kind.__name__}")
+    lengths = state["lengths"]
+    whole = all(isinstance(length, int) and length >= 0 for length in lengths.values())
+    if "metrics.jsonl" not in lengths or not whole:  # the logs would be truncated to nothing
+        raise _foreign(path, "the lengths of the logs")
+    if f"{state['interactions']:012d}" != path.name:
+        raise StorageFailure(f"{path}: under another name (of {state['interactions']})")
+    return {name: state[name] for name in STATE_TYPES}
+
+
+def _check_ranks(path: Path, then: Any, now: int) -> None:
+    """Require as many ranks as before: the environments are split among them."""
+    if then != now:
+        raise BadInput(
+            f"{path}: saved by {then} rank(s), but now there are {now}; resume with "
+            f"`torchrun --nproc-per-node {then} -m dna resume …`, or `dna resume` for one"
+        )
+
+
+def _check_tensors(
+    path: Path, saved: Mapping[str, Tensor], fresh: Mapping[str, Tensor]
+) -> None:
+    """Require every tensor of a fresh run, with its shape and type, and finite."""
+    for name, like in fresh.items():
+        if name not in saved:
+            raise _misfit(path, f"{name} is missing")
+        tensor = saved[name]
+        shape = tuple(tensor.shape)
+        expected = tuple(like.shape)
+        if name in GROWING:
+            shape = shape[1:]
+            expected = expected[1:]
+        if (shape, tensor.dtype, tensor.dim()) != (expected, like.dtype, like.dim()):
+            raise _misfit(path, f"{name} is {tuple(tensor.shape)} of {tensor.dtype}")
+        must_be_finite = tensor.is_floating_point() and not name.startswith(MAY_BE_NAN)
+        if must_be_finite and not bool(torch.isfinite(tensor).all()):
+            raise _misfit(path, f"{name} is not finite")
+    for name, tensor in saved.items():
+        if name.startswith("networks/") and name not in fresh:
+            raise _misfit(path, f"{name} belongs to no network of this run")
+        if name.startswith("noise/") and tensor.dim():
+            raise _misfit(path, f"{name} is not a single number")
+        if tensor.dtype in NOT_IN_NUMPY:
+            raise _misfit(path, f"{name} is of {tensor.dtype}")
+
+
+def _check_counts(path: Path, saved: Mapping[str, Tensor], interactions: int) -> None:
+    """Require the collector's counters to agree with `state.json`."""
+    counts = saved["collector/scores/counts"]
+    if int(counts[0]) != interactions or bool((counts < 0).any()):
+        raise _misfit(path, f"counts {counts.tolist()} are not of {interactions} interactions")
+
+
+def _check_numbered(path: Path, saved: Mapping[str, Tensor], prefix: str) -> None:
+    """Require names of the form `prefix/<number>/<name>` under a prefix."""
+    for name in saved:
+        if name.startswith(prefix + "/"):
+            number, _, rest = name.removeprefix(prefix + "/").partition("/")
+            if not (number.isascii() and number.isdecimal() and rest):
+                raise _misfit(path, f"{name} has no number")
+
+
+def _check_replay(path: Path, rollouts: Mapping[int, Mapping[str, Tensor]], rows: int) -> None:
+    """Require whole rollouts of `rows` rows."""
+    for number, tensors in rollouts.items():
+        framed = any(name.startswith("frames/") for name in tensors)
+        expected = (*COLUMNS, *(FRAMES if framed else ("obs",)))
+        for name in expected:
+            if name not in tensors:
+                raise _misfit(path, f"replay/{number}/{name} is missing")
+        for name in COLUMNS:
+            if tuple(tensors[name].shape) != (rows,):
+                raise _misfit(path, f"replay/{number}/{name} is not of {rows} rows")
+        if framed and tuple(tensors["frames/numbers"].shape) != (2,):
+            raise _misfit(path, f"replay/{number}/frames/numbers are not two")
+
+
+def _check_moments(
+    path: Path, phase: str, slots: Mapping[int, Mapping[str, Tensor]], like: Tensor
+) -> None:
+    """Require Adam's moments to have the shape of the flat weights, `like`."""
+    for index, moments in slots.items():
+        for name in ("exp_avg", "exp_avg_sq", "step"):
+            if index != 0 or name not in moments:
+                raise _misfit(path, f"{phase}: its moments are not of these weights")
+        shapes = {moments[name].shape for name in ("exp_avg", "exp_avg_sq")}
+        if shapes != {like.shape} or moments["step"].numel() != 1:
+            raise _misfit(path, f"{phase}: its moments are not of these weights")
+
+
+def _misfit(path: Path, reason: str) -> StorageFailure:
+    """The error of a checkpoint that belongs to a run built otherwise."""
+    return StorageFailure(f"{path}: does not fit this run ({reason})")
+
+
+def _foreign(path: Path, reason: str) -> StorageFailure:
+    return StorageFailure(f"{path}: not a checkpoint of this version ({reason})")

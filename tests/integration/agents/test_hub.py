@@ -285,12 +285,12 @@ def test_a_folder_does_not_go_on_and_stays_as_it_is(packed, tmp_path, capsys):
     before = files_of(copy)
     assert main(["resume", str(copy)]) == 2
     said = capsys.readouterr().err
-    assert "holds a policy, but no checkpoint to go on from; `dna train" in said
+    assert "holds a policy, but no checkpoint to resume from; `dna train" in said
     assert said.count("\n") == 1
     same = dna.DNA("CartPole-v1", preset=tiny("dna"), folder=copy)
     for agent in (dna.load(copy), dna.load(copy, folder=copy), same):
         for interactions in (None, 64):
-            with pytest.raises(BadInput, match=r"no checkpoint to go on from|other settings"):
+            with pytest.raises(BadInput, match=r"no checkpoint to resume|other settings"):
                 agent.learn(interactions, progress=False)
     assert dna.load(copy).evaluate(2).mean > 0
     assert files_of(copy) == before

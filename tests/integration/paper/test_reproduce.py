@@ -215,14 +215,14 @@ def test_a_failed_process_does_not_end_the_others(tmp_path, monkeypatch):
     """Every group is brought to its end, whatever became of the one before."""
     groups = []
 
-    def ended(tasks, place, told):
+    def ended(tasks, place, report):
         groups.append(len(tasks))
         for task in tasks:
             task.state = "done"
         tasks[0].state, tasks[0].code, tasks[0].message = "failed", 5, "the game is broken"
 
     monkeypatch.setattr(execute, "run_all", ended)
-    monkeypatch.setattr(execute, "wide", lambda config: config.interactions > 600_000)
+    monkeypatch.setattr(execute, "uses_all_cores", lambda config: config.interactions > 600_000)
     runs = [*planned(experiment("main"), "small"), *planned(experiment("noise"), "small")]
     failed = execute.execute(runs, tmp_path, "small")
     assert len(groups) == 2

@@ -5,8 +5,8 @@ from importlib import resources
 from pathlib import Path
 
 from dna.paper.experiments import experiment
-from dna.paper.experiments.plan import planned
-from dna.paper.experiments.results import Outcome, Results
+from dna.paper.plan import planned
+from dna.paper.results import Results, RunResult
 
 
 def outcome(run, level, seconds=10.0, **metrics):
@@ -16,13 +16,13 @@ def outcome(run, level, seconds=10.0, **metrics):
         | {name: column[i] for name, column in metrics.items()}
         for i in range(20)
     )
-    return Outcome(run, Path("nowhere"), rows, seconds)
+    return RunResult(run, Path("nowhere"), rows, seconds)
 
 
 def flat(run, score, seconds=10.0):
     """A run whose score is the same throughout."""
     rows = tuple({"interactions": 1000 * (i + 1), "score": score} for i in range(20))
-    return Outcome(run, Path("nowhere"), rows, seconds)
+    return RunResult(run, Path("nowhere"), rows, seconds)
 
 
 def results_of(name, scale, make, extra=None):

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from dna.paper.experiments import experiment
-from dna.paper.experiments.plan import Limits, planned
-from dna.paper.experiments.results import Outcome, Results
+from dna.paper.plan import Limits, planned
+from dna.paper.results import Results, RunResult
 
 NOISE = {"policy": 200.0, "value": 20.0, "distil": 5.0}
 
@@ -19,7 +19,7 @@ def outcome(run, level=10.0):
         {"interactions": 1000 * (i + 1), "score": level * (i + 1) / 20 + 0.1 * run.seed} | noise
         for i in range(20)
     )
-    return Outcome(run, Path("nowhere"), rows, 10.0)
+    return RunResult(run, Path("nowhere"), rows, 10.0)
 
 
 def made(name, scale, keep=lambda run: True, limits=None):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dna.paper.experiments.output import write_all
-from dna.paper.experiments.plan import Limits
 from dna.paper.figures.layouts import draw
+from dna.paper.output import write_all
+from dna.paper.plan import Limits
 from made_up import made
 
 ROOT = Path(__file__).parents[2]

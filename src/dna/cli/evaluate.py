@@ -19,7 +19,7 @@ from dna.config import EnvConfig
 from dna.config.environments import ATARI
 
 if TYPE_CHECKING:
-    from dna.paper.noise_report import Finding
+    from dna.paper.noise_report import PhaseNoise
     from dna.runs.folder import RunFolder
     from dna.runs.policy import SavedPolicy
 
@@ -316,7 +316,7 @@ def noise(
         _print_noise(found)
 
 
-def _print_noise(found: list["Finding"]) -> None:
+def _print_noise(found: list["PhaseNoise"]) -> None:
     table = Table(box=None, header_style="bold")
     for name in ("phase", "σ", "B_simple", "95 %", "mini-batch", ""):
         table.add_column(name, justify="left" if name in ("phase", "") else "right")

@@ -1,7 +1,8 @@
 """`dna reproduce`: run an experiment of the paper, draw its figure and judge its claims."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,12 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dna.cli.options import AsJson, RayOptions, expand
-from dna.cli.plan import show_plan
 from dna.cli.progress import show_runs
 from dna.common.errors import BadInput
 
 if TYPE_CHECKING:
-    from dna.paper.experiments.plan import Experiment, Limits, Scale
+    from dna.paper.plan import Experiment, Limits, Scale
     from dna.paper.reproduce import Where
 
 STYLES = {"held": "green", "not held": "red", "not tested": "dim"}
@@ -80,8 +80,8 @@ def reproduce(
 
       dna reproduce mujoco --claims
     """
-    from dna.paper.experiments.output import folder_of
-    from dna.paper.experiments.plan import Limits, cut
+    from dna.paper.output import folder_of
+    from dna.paper.plan import Limits, cut
     from dna.paper.reproduce import Watcher, Where, check_cut, summarize
     from dna.paper.reproduce import reproduce as run
 
@@ -95,7 +95,7 @@ def reproduce(
         return
     check_cut(chosen, limits)
     if plan:
-        show_plan(chosen, scale, limits, where, jobs, as_json)
+        _print_plan(chosen, scale, limits, where, jobs, as_json)
         return
     with cluster.place(jobs) as place, show_runs(title=chosen.title) as display:
         watcher = Watcher(display.update, display.note)
@@ -115,6 +115,65 @@ def _chosen(name: str | None, plan: bool, claims: bool, finished: bool) -> "Expe
     if name is None and not claims:
         raise BadInput("NAME: which experiment? `dna list experiments` lists them")
     return None if name is None else experiment(name)
+
+
+def _print_plan(
+    chosen: "Experiment",
+    scale: "Scale",
+    limits: "Limits",
+    where: "Where",
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Print runs, interactions, hours and disk; measurements are reported on stderr."""
+    from dna.paper.costs import cost, cost_text, plan_rows, remembered, toy_cost
+    from dna.paper.experiments import EXPERIMENTS
+    from dna.paper.output import folder_of
+    from dna.paper.plan import planned
+
+    runs = planned(chosen, scale, limits)
+    others = [(o, planned(o, scale, limits)) for o in EXPERIMENTS if o.name != chosen.name]
+    toy = None
+    with _measuring() as report:
+        found = cost(runs, where.runs, others, remembered(where.runs, report), jobs)
+        if "toy" in chosen.extra:
+            folder = folder_of(chosen, scale, where.out, limits) / "toy"
+            toy = toy_cost(scale, folder, report, seeds=limits.seeds)
+    if as_json:
+        typer.echo(json.dumps(vars(found) | ({"toy": toy.to_json()} if toy else {})))
+        return
+    if toy:
+        typer.echo(toy.words)
+        return
+    if not runs:
+        typer.echo("0 runs: nothing is trained, every claim is computed on the spot")
+        return
+    table = Table(box=None, header_style="bold")
+    table.add_column("study")
+    table.add_column("arm")
+    table.add_column("environments")
+    table.add_column("seeds", justify="right")
+    table.add_column("interactions each", justify="right")
+    for row in plan_rows(runs):
+        table.add_row(*row)
+    Console().print(table)
+    typer.echo(cost_text(found))
+    if chosen.extra:
+        typer.echo(f"measured after the runs, not in the hours: {', '.join(chosen.extra)}")
+    if found.shared:
+        words = ", ".join(f"{count} with {other}" for other, count in found.shared.items())
+        typer.echo(f"shared runs: {words}")
+
+
+@contextmanager
+def _measuring() -> Iterator[Callable[[str], None]]:
+    """Yield a function that reports measurements: a changing line on a terminal, else lines."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: typer.echo(text, err=True)
+        return
+    with console.status("measuring the speed of one run of every kind") as status:
+        yield status.update
 
 
 def _print_claims(

@@ -1,4 +1,4 @@
-"""The paper's numbers, experiments, figures and claims.
+"""The paper's printed numbers, experiments, figures and claims.
 
-It reads finished runs and starts new ones; nothing below this room imports it.
+It plans and starts runs and reads finished ones; nothing below this package imports it.
 """

@@ -1,10 +1,11 @@
-"""The noise scale of a saved run, phase by phase, and what it means for mini-batch sizes.
+"""The noise scale of a saved run by phase, and what it implies for mini-batch sizes.
 
-The newest checkpoint collects rollouts of its own, in memory; every phase is measured on each
-of them at the weights as they are, and nothing in the run's folder changes.
+The newest checkpoint collects new rollouts in memory; every phase is measured on each of them
+at the saved weights, and nothing in the run's folder changes.
 
-Rows count as independent, here and in the paper. Those of a rollout follow one another: where
-their gradients are alike in time, |𝒢|² reads high and σ low (`docs/noise.md`, with numbers).
+Rows are treated as independent, here and in the paper. Rows of a rollout follow one another:
+where their gradients are correlated in time, |𝒢|² reads high and σ low (`docs/noise.md`, with
+numbers).
 """
 
 import math
@@ -29,18 +30,18 @@ from dna.runs.folder import RunFolder
 from dna.runs.setup import How, build_environments, tune
 from dna.runs.train import Run
 
-#: A mini-batch within this factor of B_simple's interval is left alone: gain and cost even out.
+#: A mini-batch within this factor of B_simple's interval is left alone.
 NEAR = 4.0
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One phase: its noise, its mini-batch, and what to do."""
+class PhaseNoise:
+    """Noise and mini-batch of one phase, and advice."""
 
     phase: str
     sigma: float | None
     b_simple: float | None
-    low: float  # 95 % of B_simple
+    low: float  # 95 % interval of B_simple
     high: float | None  # None: not bounded
     g2: float
     s: float
@@ -60,22 +61,27 @@ def noise_of(
     sizes: Sizes,
     how: How | None = None,
     told: Callable[[int], None] = lambda done: None,
-) -> list[Finding]:
-    """Measure every phase of a run's newest checkpoint over so many rollouts."""
+) -> list[PhaseNoise]:
+    """Measure every phase of a run's newest checkpoint over a number of rollouts."""
     with opened(path, how) as run:
-        found, phases = _measure(run, rollouts, sizes, told), run.config.phases
-        batch = run.config.batch
-    return [finding(phase, pooled(found[phase.name]), batch, sizes.b_small) for phase in phases]
+        found = _measure(run, rollouts, sizes, told)
+        config = run.config
+    return [
+        phase_noise(phase, pooled(found[phase.name]), config.batch, sizes.b_small)
+        for phase in config.phases
+    ]
 
 
 @contextmanager
 def opened(path: Path, how: How | None = None) -> Iterator[Run]:
-    """A run at its newest checkpoint, in memory: its folder is read and not written."""
+    """Open a run at its newest checkpoint; its folder is read but not written."""
     how = how or How(compile="off")
     config, seed = RunFolder.of(path).read()
     saved = checkpoint.latest(path, digest(config, seed))
     if saved is None:
-        raise BadInput(f"{path}: has no checkpoint yet; train on, or wait for its first one")
+        raise BadInput(
+            f"{path}: has no checkpoint yet; train longer, or wait for the first one"
+        )
     env = build_environments(config, seed, saved.resumes + 1, how, None)
     tune(how, env)
     try:
@@ -111,7 +117,7 @@ def _measure(
 def one_estimate(
     run: Run, phase: AnyPhase, data: Experience, sizes: Sizes, number: int
 ) -> Estimate:
-    """A phase's noise on this data, at the weights as they are."""
+    """Measure a phase's noise on this data at the current weights."""
     networks = run.networks
     data = data.to(networks.device)
     data = data.with_columns(freeze(phase, networks, data))
@@ -120,10 +126,10 @@ def one_estimate(
     return measure(phase, networks, data, progress, sizes, rng)
 
 
-def finding(phase: AnyPhase, reading: NoiseReading, batch: int, b_small: int) -> Finding:
-    """A phase's noise and the advice that follows from it."""
+def phase_noise(phase: AnyPhase, reading: NoiseReading, batch: int, b_small: int) -> PhaseNoise:
+    """Combine a phase's noise with the advice that follows from it."""
     low, high = reading.interval
-    return Finding(
+    return PhaseNoise(
         phase=phase.name,
         sigma=reading.sigma,
         b_simple=reading.b_simple,
@@ -139,14 +145,15 @@ def finding(phase: AnyPhase, reading: NoiseReading, batch: int, b_small: int) ->
 
 
 def advice(phase: AnyPhase, reading: NoiseReading, batch: int, b_small: int = 32) -> str:
-    """What the interval of B_simple says about the phase's mini-batch; no more than that.
+    """Advise on a phase's mini-batch from the interval of B_simple.
 
-    Never one below `b_small`: noise was measured with mini-batches of that size.
+    Never below `b_small`, the size of the mini-batches that were measured.
     """
     if reading.s <= 0:
         return "𝒮 ≤ 0: noise too small to tell, nothing is advised; measure more rollouts"
     rows = batch * (phase.every if phase.reads == "replay" else 1)
-    now, key = phase.sgd.minibatch, f"{phase.name}.sgd.minibatch"
+    now = phase.sgd.minibatch
+    key = f"{phase.name}.sgd.minibatch"
     low, high = reading.interval
     below = now < low / NEAR
     if high is None:
@@ -167,12 +174,12 @@ def advice(phase: AnyPhase, reading: NoiseReading, batch: int, b_small: int = 32
 
 
 def _remedy(phase: AnyPhase) -> str:
-    """Less λ_π means less noise; less λ_V more of it (section 6.2); other phases have no λ."""
+    """A lower λ_π reduces noise, a lower λ_V increases it (section 6.2); others have no λ."""
     return "more agents" + (", or less λ_π" if phase.kind in ("policy", "joint") else "")
 
 
 def _smaller(key: str, now: int, best: int, b_small: int) -> str:
-    """A mini-batch above the interval: what a smaller one takes, if there is one to advise."""
+    """Advice for a mini-batch above the interval, if a smaller one can be advised."""
     text = "above the interval, smaller mini-batches would cost little"
     if best >= now:
         return f"{text}; none below {b_small} rows is advised, nothing smaller was measured"
@@ -180,7 +187,7 @@ def _smaller(key: str, now: int, best: int, b_small: int) -> str:
 
 
 def _unbounded(reading: NoiseReading, below: bool, change: str) -> str:
-    """|𝒢|² cannot be told from zero: B_simple has a lower bound at most."""
+    """Advice where |𝒢|² may be zero: B_simple has a lower bound at most."""
     why = "|𝒢|² ≤ 0" if reading.g2 <= 0 else "|𝒢|² may be zero"
     if below:
         return (
@@ -190,19 +197,19 @@ def _unbounded(reading: NoiseReading, below: bool, change: str) -> str:
 
 
 def _divisor_above(rows: int, wanted: float) -> int:
-    """The smallest mini-batch that divides the rows and is no less than what is wanted."""
+    """Smallest mini-batch that divides the rows and is at least the wanted size."""
     return next((n for n in range(2, rows + 1) if rows % n == 0 and n >= wanted), rows)
 
 
 def nearest_divisor(rows: int, wanted: float) -> int:
-    """The mini-batch that divides the rows and is nearest to what is wanted, as a ratio."""
+    """Mini-batch that divides the rows and is nearest to the wanted size, as a ratio."""
     small = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
     divisors = [n for n in {*small, *(rows // n for n in small)} if n >= 2]
     return min(divisors, key=lambda n: (abs(math.log(n / wanted)), n))
 
 
 def check_sizes(config: Config, sizes: Sizes) -> None:
-    """Refuse before anything is built what no rollout of this run could give."""
+    """Refuse sizes that no rollout of this run could provide, before anything is built."""
     try:
         sizes.check(config.batch)
     except DnaError as error:

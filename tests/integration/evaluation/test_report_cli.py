@@ -15,9 +15,9 @@ import pytest
 
 from dna.cli import main
 from dna.paper.experiments import ALSO, EXPERIMENTS, experiment
-from dna.paper.experiments.output import folder_of, write_all
-from dna.paper.experiments.plan import Limits
-from dna.paper.experiments.results import Results
+from dna.paper.output import folder_of, write_all
+from dna.paper.plan import Limits
+from dna.paper.results import Results
 from made_up import made
 
 #: In one process: tests look at the runs, and at the server, of the fixtures.

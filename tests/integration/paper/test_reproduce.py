@@ -9,13 +9,12 @@ import pytest
 
 from dna.cli import main
 from dna.common.errors import NonFinite, Preempted, StorageFailure
-from dna.paper.experiments import EXPERIMENTS, execute, experiment
-from dna.paper.experiments.cost import cost
-from dna.paper.experiments.plan import Limits, planned
-from dna.paper.experiments.results import collect
-from dna.paper.experiments.speed import Speed, measured, played, remembered
-from dna.paper.experiments.toy_cost import toy_cost
-from dna.paper.experiments.worlds import ATARI_5
+from dna.paper import reproduce
+from dna.paper.costs import Speed, cost, measured, played, remembered, toy_cost
+from dna.paper.experiments import EXPERIMENTS, experiment
+from dna.paper.plan import Limits, planned
+from dna.paper.results import collect
+from dna.paper.suites import ATARI_5
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 from dna.runs.train import train
@@ -49,18 +48,18 @@ def copied(trained, tmp_path):
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
     """Compiling takes a minute on a machine that has not done it yet; images some seconds."""
-    monkeypatch.setattr("dna.paper.experiments.speed.COMPILE", "off")
-    monkeypatch.setattr("dna.paper.experiments.speed.IMAGES", 128)
+    monkeypatch.setattr("dna.paper.costs.COMPILE", "off")
+    monkeypatch.setattr("dna.paper.costs.IMAGES", 128)
 
 
 @pytest.fixture
 def unmeasured(monkeypatch):
     """Plans take these speeds instead of training every kind of run for a moment."""
     monkeypatch.setattr(
-        "dna.paper.experiments.speed.measured", lambda run: Speed(playing=1e-3, walking=1e-3)
+        "dna.paper.costs.measured", lambda run: Speed(playing=1e-3, walking=1e-3)
     )
-    monkeypatch.setattr("dna.paper.experiments.speed.played", lambda run: 1e-3)
-    monkeypatch.setattr("dna.paper.experiments.toy_cost.seconds", lambda cell, settings: 60.0)
+    monkeypatch.setattr("dna.paper.costs.played", lambda run: 1e-3)
+    monkeypatch.setattr("dna.paper.costs.toy_seconds", lambda cell, settings: 60.0)
 
 
 def words(root):
@@ -147,7 +146,7 @@ def test_a_failed_run_is_named_and_the_others_are_summarized(
 
     broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
     shutil.rmtree(copied / "runs" / broken.digest)
-    monkeypatch.setattr(execute, "train", failing)
+    monkeypatch.setattr(reproduce, "train", failing)
     arguments = ["reproduce", "main", "--scale", "smoke", *words(tmp_path)]
     assert main(arguments) == NonFinite.exit_code
     error = capsys.readouterr().err.splitlines()[-1]
@@ -221,10 +220,12 @@ def test_a_failed_process_does_not_end_the_others(tmp_path, monkeypatch):
             task.state = "done"
         tasks[0].state, tasks[0].code, tasks[0].message = "failed", 5, "the game is broken"
 
-    monkeypatch.setattr(execute, "run_all", ended)
-    monkeypatch.setattr(execute, "uses_all_cores", lambda config: config.interactions > 600_000)
+    monkeypatch.setattr(reproduce, "run_all", ended)
+    monkeypatch.setattr(
+        reproduce, "uses_all_cores", lambda config: config.interactions > 600_000
+    )
     runs = [*planned(experiment("main"), "small"), *planned(experiment("noise"), "small")]
-    failed = execute.execute(runs, tmp_path, "small")
+    failed = reproduce.execute(runs, tmp_path, "small")
     assert len(groups) == 2
     assert [one.code for one in failed] == [5, 5]
     assert all(str(one).endswith("the game is broken") for one in failed)
@@ -272,9 +273,7 @@ def test_the_hours_of_the_toy_problem_are_those_of_what_is_left(tmp_path):
 def test_a_plan_says_what_it_measures(root, monkeypatch):
     said, seen = [], []
     fixed = Speed(playing=0.25, walking=0.5)
-    monkeypatch.setattr(
-        "dna.paper.experiments.speed.measured", lambda run: seen.append(run) or fixed
-    )
+    monkeypatch.setattr("dna.paper.costs.measured", lambda run: seen.append(run) or fixed)
     speed = remembered(root / "speeds", said.append)
     runs = planned(experiment("time"), "paper")
     assert {speed(run) for run in runs} == {fixed}
@@ -288,7 +287,7 @@ def test_a_plan_says_what_it_measures(root, monkeypatch):
 def test_speeds_of_yesterday_are_measured_anew(tmp_path, monkeypatch):
     seen, run = [], planned(experiment("mujoco"), "smoke")[0]
     monkeypatch.setattr(
-        "dna.paper.experiments.speed.measured", lambda run: seen.append(run) or Speed(1.0, 1.0)
+        "dna.paper.costs.measured", lambda run: seen.append(run) or Speed(1.0, 1.0)
     )
     remembered(tmp_path)(run)
     path = tmp_path / "speeds.json"
@@ -304,8 +303,8 @@ def test_every_task_of_mujoco_is_played(tmp_path, monkeypatch):
     """Ant's physics takes many times Reacher's: one task cannot stand for the others."""
     said, every = [], planned(experiment("mujoco"), "small")
     runs = {run.env: run for run in every if (run.study, run.arm) == ("mujoco", "DNA")}
-    monkeypatch.setattr("dna.paper.experiments.speed.measured", lambda run: Speed(1.0, 0.5))
-    monkeypatch.setattr("dna.paper.experiments.speed.played", lambda run: float(len(run.env)))
+    monkeypatch.setattr("dna.paper.costs.measured", lambda run: Speed(1.0, 0.5))
+    monkeypatch.setattr("dna.paper.costs.played", lambda run: float(len(run.env)))
     speed = remembered(tmp_path, said.append)
     found = {env: speed(run) for env, run in runs.items()}
     assert found["Ant-v5"] == Speed(1.0, 0.5)  # the one that was learned from
@@ -330,7 +329,7 @@ def test_a_long_first_iteration_is_not_repeated(monkeypatch):
     run = planned(experiment("mujoco"), "smoke")[0]
     spent = []
     monkeypatch.setattr(
-        "dna.paper.experiments.speed._timed", lambda work: spent.append((4.0, 6.0)) or spent[-1]
+        "dna.paper.costs._timed", lambda work: spent.append((4.0, 6.0)) or spent[-1]
     )
     assert measured(run).playing == pytest.approx(4.0 / run.config.batch)
     assert len(spent) == 1
@@ -340,15 +339,15 @@ def test_a_first_iteration_that_compiles_is_not_the_measurement(monkeypatch):
     """A run of MuJoCo compiles its steps: the plan measures the best of what comes after."""
     run = planned(experiment("mujoco"), "small")[0]
     clock = iter([(0.5, 29.5), (0.3, 0.5), (0.25, 0.5), (0.3, 0.4)])
-    monkeypatch.setattr("dna.paper.experiments.speed.COMPILE", "auto")
-    monkeypatch.setattr("dna.paper.experiments.speed._timed", lambda work: next(clock))
+    monkeypatch.setattr("dna.paper.costs.COMPILE", "auto")
+    monkeypatch.setattr("dna.paper.costs._timed", lambda work: next(clock))
     # DNA walks its rows 32 times: three phases of ten epochs, acting, V.
     assert measured(run) == Speed(0.3 / 1024, 0.4 / 1024 / 32)
     assert next(clock, None) is None
 
 
 def test_hours_count_cores_and_measured_noise(tmp_path):
-    """Small runs go side by side; those for images one at a time; noise is work as well."""
+    """Small runs go in parallel; those for images one at a time; noise is work as well."""
     cores = os.cpu_count() or 1
     runs = planned(experiment("mujoco"), "small")
     bill = cost(runs, tmp_path, [], lambda run: Speed(0.0, 0.001))
@@ -367,7 +366,7 @@ def test_hours_count_cores_and_measured_noise(tmp_path):
 
 
 def test_what_is_finished_is_drawn_when_a_run_fails(copied, tmp_path, monkeypatch, capsys):
-    true = execute.train
+    true = reproduce.train
     broken = next(r for r in planned(experiment("main"), "smoke") if r.arm == "PPG")
     shutil.rmtree(copied / "runs" / broken.digest)
 
@@ -376,7 +375,7 @@ def test_what_is_finished_is_drawn_when_a_run_fails(copied, tmp_path, monkeypatc
             raise NonFinite("the environment broke")
         return true(config, *args, **kwargs)
 
-    monkeypatch.setattr(execute, "train", fails)
+    monkeypatch.setattr(reproduce, "train", fails)
     assert main(["reproduce", "main", "--scale", "smoke", *words(tmp_path)]) == 4
     assert "the environment broke" in capsys.readouterr().err.splitlines()[-1]
     folder = tmp_path / "out" / "fig06-smoke"

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from dna.common.errors import StorageFailure
-from dna.paper.claims.verdicts import Finding
+from dna.paper.claims.verdicts import Verdict
 from dna.paper.experiments import experiment
-from dna.paper.experiments.output import verdict_rows
-from dna.paper.experiments.plan import Limits, cut
+from dna.paper.output import verdict_rows
+from dna.paper.plan import Limits, cut
 from dna.paper.reproduce import Where, all_verdicts
 
 CLAIM = "C078"
@@ -19,7 +19,7 @@ def written(tmp_path):
     """Write an experiment of the ablation: what limits it has, its runs, what came of it."""
 
     def write(cut, runs, missing, effect, scale="small"):
-        found = dict.fromkeys(experiment("ablation").checks, Finding("held", effect, "proxy"))
+        found = dict.fromkeys(experiment("ablation").checks, Verdict("held", effect, "proxy"))
         tree = {"verdicts": verdict_rows(found), "missing": missing}
         tree["runs"] = [{"digest": f"{i}", "interactions": 1000} for i in range(runs)]
         folder = tmp_path / f"tab04-{scale}{cut}"
@@ -62,7 +62,7 @@ def test_what_is_not_cut_comes_first_and_needs_no_name(written, tmp_path):
 def test_what_is_computed_does_not_come_from_a_cut(tmp_path):
     folder = tmp_path / "fig02-small-2seeds"
     folder.mkdir()
-    found = {"C011": Finding("held", "x", "computed, not trained")}
+    found = {"C011": Verdict("held", "x", "computed, not trained")}
     tree = {"verdicts": verdict_rows(found), "missing": 0, "runs": []}
     (folder / "experiment.json").write_text(json.dumps(tree))
     rows = all_verdicts("small", Where(tmp_path / "runs", tmp_path))

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dna.paper.claims.arms import better, compared, spread_of
-from dna.paper.claims.measures import score_of, time_of
+from dna.paper.claims.kinds import better, compared, score_of, spread_of, time_of
 from dna.paper.experiments import experiment
-from dna.paper.experiments.published import games
-from dna.paper.experiments.results import Outcome
-from dna.paper.experiments.worlds import ATARI_3_VAL, ATARI_57, MUJOCO_8, SOLVED
+from dna.paper.published import games
+from dna.paper.results import RunResult
+from dna.paper.suites import ATARI_3_VAL, ATARI_57, MUJOCO_8, SOLVED
 from made import RANGES, flat, game_of, raw, results_of, table
 
 WEIGHTS = {
@@ -89,7 +88,7 @@ def test_one_seed_of_fixed_games_has_no_interval_and_says_so():
 def procgen(levels):
     """Figure 14 at the paper's size: (arm, number of the game) → normalized score."""
     ranges = {r["game"]: (float(r["min"]), float(r["max"])) for r in table("procgen_ranges")}
-    order = list(experiment("procgen").studies[0].world.envs["paper"])
+    order = list(experiment("procgen").studies[0].suite.envs["paper"])
 
     def make(run):
         low, high = ranges[run.env.removeprefix("procgen/")]
@@ -168,7 +167,7 @@ def rising(name, study, top):
             {"interactions": 500_000 * (i + 1), "score": raw(run.env, top(run) * (i + 1) / 100)}
             for i in range(100)
         )
-        return Outcome(run, Path("nowhere"), rows, 10.0)
+        return RunResult(run, Path("nowhere"), rows, 10.0)
 
     return results_of(name, "paper", make)
 

@@ -8,15 +8,13 @@ import pytest
 from dna.algorithm.noise_scale import Estimate
 from dna.config.overrides import tweak
 from dna.config.presets import preset
-from dna.paper.claims import construction
+from dna.paper.claims import noise, proofs
+from dna.paper.claims.noise import KEYS, LAMBDAS, METHOD, resolved, sigmas_by_lambda
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.experiments import lambda_noise as lambda_noise_module
-from dna.paper.experiments.lambda_levels import METHOD, sigmas, told
-from dna.paper.experiments.lambda_noise import KEYS, LAMBDAS
-from dna.paper.experiments.output import verdicts
-from dna.paper.experiments.published import MUJOCO_BETTER
-from dna.paper.experiments.results import Outcome, Results
-from dna.paper.experiments.worlds import SOLVED
+from dna.paper.output import verdicts
+from dna.paper.published import MUJOCO_BETTER
+from dna.paper.results import Results, RunResult
+from dna.paper.suites import SOLVED
 from made import RANGES, flat, game_of, outcome, raw, results_of, table
 
 
@@ -102,23 +100,23 @@ def test_games_above_rainbow_are_counted_with_an_interval(seeds, levels, status)
 
 
 def test_all_models_have_three_and_a_half_million_weights_or_not(monkeypatch):
-    good, text = construction.parameter_counts()
+    good, text = proofs.parameter_counts()
     assert not good
     assert "not: PPO (1x), PPO (basic), PPO (orig)" in text
-    three = {k: v for k, v in construction.COMPARED.items() if "(" not in k or "2x" in k}
-    monkeypatch.setattr(construction, "COMPARED", three)
-    assert construction.parameter_counts()[0]
+    three = {k: v for k, v in proofs.COMPARED.items() if "(" not in k or "2x" in k}
+    monkeypatch.setattr(proofs, "COMPARED", three)
+    assert proofs.parameter_counts()[0]
 
 
 def test_frames_are_counted_by_the_emulator(monkeypatch):
     pytest.importorskip("ale_py")
-    assert construction.frames_and_interactions()[0]
+    assert proofs.frames_and_interactions()[0]
 
     def other(name):
         return tweak(preset(name), **{"env.atari.skip": 3})
 
-    monkeypatch.setattr(construction, "preset", other)
-    good, text = construction.frames_and_interactions()
+    monkeypatch.setattr(proofs, "preset", other)
+    good, text = proofs.frames_and_interactions()
     assert not good
     assert "× 3 = 150,000,000" in text
 
@@ -131,7 +129,7 @@ def readings(sigmas):
 
 
 def lambda_noise(curve, gone):
-    """σ of two games by λ; the third game is far noisier, and not told at some λ."""
+    """σ of two games by λ; the third game is far noisier, and not resolved at some λ."""
     found = {}
     for i, value in enumerate(LAMBDAS):
         own = {"a": curve(i), "b": 2 * curve(i), "c": 100.0}
@@ -152,14 +150,14 @@ def test_noise_is_compared_between_lambdas_on_the_same_games(gone):
     )
     policy, value = checks["C053"](rising), checks["C054"](rising)
     assert (policy.status, value.status) == ("held", "not held")
-    assert ("not told at every λ: c" in policy.note) == bool(gone)
+    assert ("not resolved at every λ: c" in policy.note) == bool(gone)
     mean = np.exp(np.mean(np.log([5.0, 10.0] + ([] if gone else [100.0]))))
     assert f"σ {mean:.1f} at λ=0.6" in policy.effect
     assert "[" in policy.effect
     assert "shortened" in policy.note
 
 
-def test_without_a_game_told_at_every_lambda_the_ends_are_said_and_nothing_is_judged():
+def test_without_a_game_resolved_at_every_lambda_the_ends_are_said_and_nothing_is_judged():
     extra = lambda_noise(lambda i: 5.0, (0,))
     for phase in extra["lambda_noise"].values():
         for env in "ab":
@@ -167,7 +165,7 @@ def test_without_a_game_told_at_every_lambda_the_ends_are_said_and_nothing_is_ju
     made = Results(experiment("noise"), "small", (), extra=extra)
     found = experiment("noise").checks["C053"](made)
     assert found.status == "not tested"
-    assert found.note == f"not told at every λ: a, b, c; {METHOD}"
+    assert found.note == f"not resolved at every λ: a, b, c; {METHOD}"
     assert found.effect == "known σ at λ=0.6: a 5.0, b 10.0; at λ=1: a 5.0, b 10.0, c 100.0"
     for phase in extra["lambda_noise"].values():
         phase["0.6"] = readings(dict.fromkeys("abc", (None, None)))
@@ -192,9 +190,9 @@ def test_a_lower_bound_of_zero_is_a_bound():
         for one in readings_of.values():
             one["low"], one["high"] = 0.0, 1.2 * one["b_simple"]
     made = Results(experiment("noise"), "small", (), extra=extra)
-    kept, lost = told(made, "policy")
+    kept, lost = resolved(made, "policy")
     assert (set(kept[0.6]), lost) == ({"a", "b", "c"}, [])
-    x, levels = sigmas(made, "policy")
+    x, levels = sigmas_by_lambda(made, "policy")
     assert x == list(LAMBDAS)
     for one in levels:
         assert np.isfinite(one.draws).all()
@@ -202,7 +200,7 @@ def test_a_lower_bound_of_zero_is_a_bound():
     # One game alone comes to its own ends: towards zero, and the root of 1.2 times as much.
     for value, readings_of in extra["lambda_noise"]["policy"].items():
         extra["lambda_noise"]["policy"][value] = {"a": readings_of["a"]}
-    first = sigmas(made, "policy")[1][0]
+    first = sigmas_by_lambda(made, "policy")[1][0]
     assert 0 <= first.span[0] < 2.0
     assert first.span[1] == pytest.approx(5.0 * 1.2**0.5, rel=0.01)
     assert experiment("noise").checks["C053"](made).effect.startswith("Spearman's ρ")
@@ -219,7 +217,7 @@ def test_noise_against_lambda_is_measured_once_for_both_figures(tmp_path, monkey
     def finished(run):
         return flat(run, 1.0) if run.study == "noise" else None
 
-    monkeypatch.setattr(lambda_noise_module, "_of_run", measuring)
+    monkeypatch.setattr(noise, "_measure_run", measuring)
     found = []
     for name in ("noise", "lambda", "noise"):
         one = experiment(name)
@@ -329,7 +327,7 @@ def test_the_original_settings_must_end_far_below(end, status):
             }
             for i in range(100)
         )
-        return Outcome(run, Path("nowhere"), rows, 1.0) if run.study != "ppg" else None
+        return RunResult(run, Path("nowhere"), rows, 1.0) if run.study != "ppg" else None
 
     found = experiment("alternatives").checks["C093"](results_of("alternatives", "small", make))
     assert found.status == status

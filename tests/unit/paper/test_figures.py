@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from dna.envs.benchmark_scores import games
+from dna.paper.claims.noise import LAMBDAS
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.experiments.lambda_noise import LAMBDAS
-from dna.paper.experiments.results import Results
-from dna.paper.experiments.tables import head, tables
-from dna.paper.figures.layouts import draw, pictures
-from dna.paper.figures.noise import smoothed
+from dna.paper.figures.layouts import draw, pictures, smoothed
+from dna.paper.results import Results
+from dna.paper.tables import head, tables
 from made_up import made
 
 MUJOCO = ["Ant-v5", "HalfCheetah-v5", "Hopper-v5", "InvertedDoublePendulum-v5",
@@ -175,18 +174,18 @@ def test_every_known_noise_is_drawn_and_the_table_says_the_same():
     assert set(found) == {"a", "b", "geometric mean, 95 %"}
     assert np.isnan(found["a"]).tolist() == [i == 2 for i in range(8)]  # a gap
     assert found["b"] == pytest.approx(10.0 + np.arange(8))
-    assert found["geometric mean, 95 %"] == pytest.approx(found["b"])  # told at every λ
-    assert policy.get_title() == "not told at every λ: a, c"
+    assert found["geometric mean, 95 %"] == pytest.approx(found["b"])  # resolved at every λ
+    assert policy.get_title() == "not resolved at every λ: a, c"
     assert policy.get_xlim() == pytest.approx((0.58, 1.02))  # all λ, known or not
     assert [text.get_text() for text in value.texts] == ["no σ is known at any λ"]
     assert not len(value.get_xticks())
     rows = [row for row in tables(results)["lambda_noise"] if row["phase"] == "policy"]
-    assert [row["told"] for row in rows] == 8 * ["1 of 3 games"]
+    assert [row["resolved"] for row in rows] == 8 * ["1 of 3 games"]
     assert (rows[0]["a"], rows[2]["a"]) == ("10.0 [7.1, ∞]", "not known")
     assert (rows[0]["b"], rows[0]["c"]) == ("10.0 [0.0, 14.1]", "not known")
     assert rows[0]["geometric mean [95 %]"].startswith("10.0 [")
     said = head(results, "lambda_noise")
-    assert "games told at every λ" in said
+    assert "games resolved at every λ" in said
     assert "the paper trained a run for each λ" in said
 
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from dna.algorithm.noise_scale import Estimate, NoiseScale
+from dna.paper.claims.noise import level, mean_level, measurements, over_games
 from dna.paper.experiments import experiment
-from dna.paper.experiments.noise_levels import level, mean_level, measurements, over_games
-from dna.paper.experiments.plan import Limits, planned
+from dna.paper.plan import Limits, planned
 from made import outcome, results_of
 
 RUN = planned(experiment("noise"), "small")[0]
@@ -178,5 +178,5 @@ def test_noise_that_is_too_small_is_not_told():
     found = experiment("noise").checks["C018"](lost)
     assert (found.status, found.note) == (
         "not tested",
-        "noise cannot be told from zero in every game",
+        "noise cannot be distinguished from zero in every game",
     )

@@ -3,15 +3,21 @@
 import numpy as np
 import pytest
 
-from dna.paper.claims.arms import best
-from dna.paper.claims.compare import Sampled, combined, percent, quotient, same, sampled_rows
+from dna.paper.claims.kinds import best, mujoco_gaps
+from dna.paper.claims.uncertainty import (
+    Sampled,
+    combined,
+    percent,
+    quotient,
+    same,
+    sampled_rows,
+)
 from dna.paper.claims.verdicts import how_many, judged_all
 from dna.paper.experiments import experiment
-from dna.paper.experiments.fig13_mujoco import tasks
-from dna.paper.experiments.plan import Arm, Experiment, Study, planned
-from dna.paper.experiments.results import Results
-from dna.paper.experiments.tables import tables
-from dna.paper.experiments.worlds import ATARI_5, SOLVED
+from dna.paper.plan import Arm, ArmStudy, Experiment, planned
+from dna.paper.results import Results
+from dna.paper.suites import ATARI_5, SOLVED
+from dna.paper.tables import tables
 from made import flat, results_of
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -20,7 +26,7 @@ MANY = Experiment(
     "many",
     "Many arms",
     (),
-    (Study("s", tuple(Arm(name, "tuned.dna") for name in NAMES), ATARI_5, 3),),
+    (ArmStudy("s", tuple(Arm(name, "tuned.dna") for name in NAMES), ATARI_5, 3),),
 )
 
 
@@ -78,10 +84,10 @@ def test_a_task_without_an_interval_or_runs_may_go_either_way():
     assert judged_mujoco(ahead(2), keep).status == "not held"
 
 
-def test_who_is_surely_higher_is_named():
+def test_significant_tasks_are_named():
     note = judged_mujoco(ahead(2)).note
-    assert "surely higher each by itself: Ant, HalfCheetah (2 of the five that" in note
-    assert "surely lower: Hopper, InvertedDoublePendulum" in note
+    assert "significant: higher on Ant, HalfCheetah (2 of the five that" in note
+    assert ", lower on Hopper, InvertedDoublePendulum" in note
 
 
 def test_one_seed_counts_without_an_interval():
@@ -94,7 +100,7 @@ def test_the_table_says_what_the_verdict_says():
     rng = np.random.default_rng(1)
     results = mujoco(lambda run: 0.5 + 0.1 * rng.random())
     effect = experiment("mujoco").checks["C112"](results).effect
-    gaps = tasks(results)
+    gaps = mujoco_gaps(results)
     for row in tables(results)["mujoco"]:
         words = row["DNA against PPO [95 %]"]
         assert f"{row['task'].partition('-v')[0]} {words}" in effect
@@ -151,7 +157,7 @@ def test_the_smallest_of_many_refutes_only_with_one_that_does():
     found = judged_all(parts, worst, "effect")
     assert (found.status, found.note) == (
         "not tested",
-        "left open: no single one is surely below",
+        "left open: none is below the bound on its own",
     )
     assert judged_all([*parts, Sampled(-9.0, draws[0] - 9.0)], worst, "").status == "not held"
 

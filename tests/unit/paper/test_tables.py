@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dna.paper.claims.compare import iqm
-from dna.paper.experiments import EXPERIMENTS, experiment, finished
-from dna.paper.experiments.caption import PROXY, caption
-from dna.paper.experiments.finished import unfinished
-from dna.paper.experiments.output import write_all
-from dna.paper.experiments.plan import Limits
-from dna.paper.experiments.published import published, rainbow_atari5
-from dna.paper.experiments.results import Results
-from dna.paper.experiments.tables import as_csv, head, markdown, tables
+from dna.common.intervals import iqm
+from dna.paper.experiments import EXPERIMENTS, experiment
+from dna.paper.output import write_all
+from dna.paper.plan import Limits
+from dna.paper.published import published, rainbow_atari5
+from dna.paper.results import Results
+from dna.paper.tables import PROXY_CAPTION, as_csv, caption, head, markdown, tables
 from made_up import made
 
 
@@ -111,7 +109,7 @@ def test_returns_of_a_single_task_share_one_unit(scale):
     assert "IQM" not in tables(made("mujoco", scale, limits=Limits(seeds=3)))["lambda"][0]
     results = made("mujoco", scale, limits=Limits(seeds=4))
     row = tables(results)["lambda"][0]
-    seeds = finished.table(results, "lambda", "DNA")
+    seeds = results.scores("lambda", "DNA")
     (scores,) = seeds.values()
     assert float(row["score"]) == pytest.approx(np.mean(scores), abs=0.051)
     assert float(row["IQM"]) == pytest.approx(iqm(np.array(scores)), abs=0.051)
@@ -139,7 +137,7 @@ def test_the_toy_problems_table_can_be_read():
         ("procgen", "shortened: 200,000 of 100,000,000 interactions, 2 of 16 environments"),
         ("mujoco", "shortened: 3 of 30 seeds; MuJoCo's tasks are v5, the paper's v2"),
         ("toy", "shortened: 10 of 100 seeds, 7 of 31 values of σ₁"),
-        ("main", PROXY),
+        ("main", PROXY_CAPTION),
     ],
 )
 def test_what_is_shortened_or_a_proxy_is_said_in_tables_and_files(name, said, tmp_path):
@@ -155,7 +153,7 @@ def test_what_is_shortened_or_a_proxy_is_said_in_tables_and_files(name, said, tm
 
 def test_schedules_that_end_with_shortened_runs_are_said():
     """MuJoCo's learning rates fall to zero; Atari's do not change."""
-    words = "what is annealed, is annealed over the shortened length"
+    words = "schedules are annealed over the shortened length"
     assert words in caption(made("mujoco", "paper", limits=Limits(2, 5000)))
     assert words not in caption(made("mujoco", "paper"))
     assert words not in caption(made("noise", "small"))
@@ -194,7 +192,7 @@ def test_an_arm_that_failed_is_named_and_costs_no_other():
     assert rows["DNA"]["score"]
     assert rows["DNA"]["IQM 95 %"]
     assert (rows["PPG"]["seeds"], rows["PPG"]["score"]) == ("0", "")
-    assert unfinished(results) == "not finished: PPG (15 of 15 runs)"
+    assert results.unfinished() == "not finished: PPG (15 of 15 runs)"
     assert "PPG (15 of 15 runs)" in head(results, "main")
 
 

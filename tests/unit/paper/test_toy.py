@@ -11,21 +11,20 @@ import torch
 from torch import nn
 
 from dna.common.errors import BadInput, StorageFailure
+from dna.common.intervals import student_quantile
 from dna.paper import toy
+from dna.paper.claims.verdicts import Interval
+from dna.paper.costs import toy_cost
 from dna.paper.experiments import experiment
-from dna.paper.experiments import fig01_interference as fig01
-from dna.paper.experiments.caption import caption
-from dna.paper.experiments.fig01_interference import toy_verdicts
-from dna.paper.experiments.plan import Limits
-from dna.paper.experiments.results import Results
-from dna.paper.experiments.toy_cost import toy_cost
-from dna.paper.figures.toy import draw_toy
+from dna.paper.figures.layouts import draw_toy
+from dna.paper.plan import Limits
 from dna.paper.reproduce import Where, reproduce
+from dna.paper.results import Results
+from dna.paper.tables import caption
 from dna.paper.toy import (
     SCALES,
     Cell,
-    Outcome,
-    Ratio,
+    CellResult,
     ToyResult,
     cells_of,
     clean,
@@ -37,9 +36,9 @@ from dna.paper.toy import (
     ratio,
     run_toy,
     samples,
-    student,
     sweep,
     toy_table,
+    toy_verdicts,
     train,
 )
 
@@ -244,24 +243,17 @@ def test_the_smoke_run_is_quick_and_gives_a_table_verdicts_and_a_figure(tmp_path
 # --- The claims ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("nu", "t"), [(1, 12.706), (2, 4.3027), (9, 2.2622), (18, 2.1009), (1000, 1.9623)]
-)
-def test_quantiles_are_those_of_the_printed_tables(nu, t):
-    assert student(nu) == pytest.approx(t, rel=1e-4)
-
-
 def test_the_interval_is_welchs():
     a, b = [2.0, 3.0, 5.0], [1.0, 1.5, 1.1, 1.3]
     found = ratio(a, b)
     assert found.value == pytest.approx((2 * 3 * 5) ** (1 / 3) / (1.5 * 1.1 * 1.3) ** (1 / 4))
     v_a, v_b = np.var(np.log(a), ddof=1) / 3, np.var(np.log(b), ddof=1) / 4
     nu = (v_a + v_b) ** 2 / (v_a**2 / 2 + v_b**2 / 3)
-    half = student(nu) * math.sqrt(v_a + v_b)
-    assert math.log(found.high / found.value) == pytest.approx(half)
-    assert math.log(found.value / found.low) == pytest.approx(half)
+    half = student_quantile(nu) * math.sqrt(v_a + v_b)
+    assert math.log(found.span[1] / found.value) == pytest.approx(half)
+    assert math.log(found.value / found.span[0]) == pytest.approx(half)
     back = ratio(b, a)
-    assert (1 / back.high, 1 / back.low) == pytest.approx((found.low, found.high))
+    assert (1 / back.span[1], 1 / back.span[0]) == pytest.approx(found.span)
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says():
@@ -270,13 +262,13 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     for _ in range(1000):
         a, b = np.exp(rng.normal(0.5, 0.3, 10)), np.exp(rng.normal(0.0, 0.1, 10))
         found = ratio(a, b)
-        held += found.low <= math.exp(0.5) <= found.high
+        held += found.span[0] <= math.exp(0.5) <= found.span[1]
     assert 930 <= held <= 970
 
 
 def test_one_seed_or_no_spread_gives_no_nonsense():
-    assert ratio([2.0], [1.0]) == Ratio(2.0, 0.0, math.inf)
-    assert ratio([2.0, 2.0], [2.0, 2.0]) == Ratio(1.0, 1.0, 1.0)
+    assert ratio([2.0], [1.0]) == Interval(2.0, None, "one seed")
+    assert ratio([2.0, 2.0], [2.0, 2.0]) == Interval(1.0, (1.0, 1.0))
 
 
 def made_up(
@@ -288,7 +280,7 @@ def made_up(
     for model, ends in zip(MODELS, (joint, dual, shallow_joint, shallow_dual), strict=True):
         for sigma, level in zip((100.0, 0.1), reversed(ends or ()), strict=False):
             l_t2 = tuple(level * np.exp(rng.normal(0, scatter, seeds)))
-            outcomes.append(Outcome(Cell(model, sigma), l_t2, l_t2))
+            outcomes.append(CellResult(Cell(model, sigma), l_t2, l_t2))
     return ToyResult(SMOKE, tuple(outcomes))
 
 
@@ -348,7 +340,9 @@ def test_what_was_not_learned_or_not_run_is_not_tested():
 def test_effects_are_told_with_their_interval():
     _, effect, note = toy_verdicts(made_up((0.05, 0.4), (0.05, 0.05)))["C007"]
     found = ratio(*(o.l_t2 for o in reversed(made_up((0.05, 0.4), (0.05, 0.05)).of("joint"))))
-    assert effect == f"L_T2 of joint at σ₁ 100 / joint at σ₁ 0.1: {found}"
+    low, high = found.span
+    shown = f"{found.value:.3g} [{low:.3g}, {high:.3g}]"
+    assert effect == f"L_T2 of joint at σ₁ 100 / joint at σ₁ 0.1: {shown}"
     assert "10 and 10 seeds" in note
 
 
@@ -360,15 +354,15 @@ def judged(claim, result, scale="small"):
 
 
 def test_noise_of_task_1_cannot_reach_task_2_of_the_dual_model():
-    """C008 is exact: with the same dice L_T2 does not change by a bit; the joint's does."""
-    assert fig01.same_dice() == (
+    """C008 is exact: with the same random numbers only the joint model's L_T2 changes."""
+    assert toy.same_random_numbers() == (
         True,
-        "small dual model, the same dice at σ₁ 0.1 and 100: L_T2 equal to the bit",
+        "small dual model, same random numbers at σ₁ 0.1 and 100: L_T2 equal to the bit",
     )
-    ends = [train(fig01._SameDice("joint", sigma), SMOKE, [0]) for sigma in (0.1, 100.0)]
+    ends = [train(toy._SharedStream("joint", sigma), SMOKE, [0]) for sigma in (0.1, 100.0)]
     assert ends[0][0, 1] != ends[1][0, 1]
     own = [train(Cell("dual", sigma), SMOKE, [0]) for sigma in (0.1, 100.0)]
-    assert own[0][0, 1] != own[1][0, 1]  # the sweep's cells draw other dice
+    assert own[0][0, 1] != own[1][0, 1]  # the sweep's cells draw other random numbers
 
 
 def test_c008_is_held_by_computing_and_shows_what_the_cells_found(monkeypatch):
@@ -377,13 +371,16 @@ def test_c008_is_held_by_computing_and_shows_what_the_cells_found(monkeypatch):
     assert found.status == "held"
     assert "equal to the bit" in found.effect
     assert "L_T2 of dual at σ₁ 100 / dual at σ₁ 0.1: " in found.effect
-    assert "the cells alone, whose dice differ: not tested, left open" in found.note
+    assert (
+        "the cells alone, which use different random numbers: not tested, left open"
+        in found.note
+    )
     risen = made_up((0.05, 0.4), (0.05, 0.07))
     assert judged("C008", risen).status == "not held"  # the cells can still refute it
     one = experiment("toy")
     alone = one.checks["C008"](Results(one, "small", ()))
     assert (alone.status, alone.note) == ("held", "computed, not trained")
-    monkeypatch.setattr(fig01, "same_dice", lambda: (False, "x"))
+    monkeypatch.setattr(toy, "same_random_numbers", lambda: (False, "x"))
     assert judged("C008", open_cells).status == "not held"
 
 

@@ -6,21 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dna.paper.claims import construction, proofs
-from dna.paper.claims.arms import WIDE, best, better, monotone, similar, spread
-from dna.paper.claims.compare import Sampled
-from dna.paper.claims.verdicts import every, near
+from dna.paper.claims import proofs
+from dna.paper.claims.kinds import WIDE, best, better, every, monotone, similar, spread
+from dna.paper.claims.uncertainty import Sampled
+from dna.paper.claims.verdicts import near
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.experiments.caption import caption
-from dna.paper.experiments.output import as_csv, folder_of, markdown, tables, verdicts
-from dna.paper.experiments.plan import Arm, Experiment, Limits, Study, planned
-from dna.paper.experiments.published import MUJOCO_BETTER
-from dna.paper.experiments.results import Results
-from dna.paper.experiments.worlds import ATARI_5
+from dna.paper.output import folder_of, verdicts
+from dna.paper.plan import Arm, ArmStudy, Experiment, Limits, planned
+from dna.paper.published import MUJOCO_BETTER
+from dna.paper.results import Results
+from dna.paper.suites import ATARI_5
+from dna.paper.tables import as_csv, caption, markdown, tables
 from made import flat, outcome, raw, results_of
 
 ARMS = (Arm("good", "tuned.dna"), Arm("bad", "tuned.ppo", "ppo"))
-MADE = Experiment("figXX", "made", "Made up", (), (Study("s", ARMS, ATARI_5, 3),))
+MADE = Experiment("figXX", "made", "Made up", (), (ArmStudy("s", ARMS, ATARI_5, 3),))
 LEVEL = {"good": 20.0, "bad": 10.0}
 DRAWN = np.random.default_rng(0).normal(size=2000)
 
@@ -151,16 +151,15 @@ def test_smoke_and_proxies_are_said():
 
 PROOFS = [
     value
-    for module in (proofs, construction)
-    for name, value in vars(module).items()
-    if callable(value) and getattr(value, "__module__", "") == module.__name__
+    for name, value in vars(proofs).items()
+    if callable(value) and getattr(value, "__module__", "") == proofs.__name__
     and not name.startswith("_")
 ]  # fmt: skip
 
 
 #: What the paper's own tables and networks contradict: three of PPO's models have half of the
 #: weights, and the median of Rainbow's printed scores is 231.
-CONTRADICTED = (construction.parameter_counts, proofs.rainbows_median)
+CONTRADICTED = (proofs.parameter_counts, proofs.rainbows_median)
 
 
 @pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.__name__)
@@ -235,7 +234,7 @@ def test_noise_does_not_make_tasks_similar(spreads, status):
     chosen = experiment("mujoco")
     runs = [run for run in planned(chosen, "small") if run.study == "mujoco"]
     others = [
-        e for e in chosen.studies[0].world.envs["small"] if e.split("-")[0] not in MUJOCO_BETTER
+        e for e in chosen.studies[0].suite.envs["small"] if e.split("-")[0] not in MUJOCO_BETTER
     ]
 
     def level(run):

@@ -1,4 +1,4 @@
-"""The paper's falsifiable claims and how a verdict on each is reached.
+"""The paper's testable claims and how a verdict on each of them is reached.
 
-A claim is judged on the runs of an experiment; which runs those are is `dna.paper.experiments`.
+`table` lists every claim with its kind and parameters, `verdicts` has the rule that decides.
 """

@@ -1,21 +1,21 @@
-"""Every experiment's pictures, laid out as the paper's figures are: same panels, same order."""
+"""The figures of every experiment, laid out as in the paper: same panels, same order."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dna.envs.benchmark_scores import atari_game
 from dna.evaluation.plots import COLORS
-from dna.paper.experiments import finished
-from dna.paper.experiments.beside import times
-from dna.paper.experiments.fig02_noise_scale import PHASES
-from dna.paper.experiments.published import hours, same_games
-from dna.paper.experiments.results import Results
-from dna.paper.experiments.tab05_training_time import ROWS
-from dna.paper.experiments.worlds import axis
+from dna.paper.claims import noise
+from dna.paper.claims.noise import PHASES
 from dna.paper.figures import panels
-from dna.paper.figures.noise import against_lambda, measured, noise, smoothed
+from dna.paper.figures.panels import Array
+from dna.paper.published import NOISE, TIMED, hours, same_games
+from dna.paper.results import Results, RunResult
+from dna.paper.suites import axis
+from dna.paper.tables import caption, times
+from dna.paper.toy import Model, ToyResult, mean_and_error
 
 #: Experiment → the panels of its figure, where they are not its studies as they come. The
 #: paper prints E_π before E_V and E_D, and the easy settings left of the hard ones.
@@ -27,15 +27,28 @@ ORDER = {
     "fig16": ("easy", "hard"),
 }
 NUMBER = {"tab04": "Figure 7", "tab05": "Table 5", "fig16": "Figure 16"}
+#: Phase → its color, and the weight of earlier values in the smoothed lines of figures 2 and 8.
+PHASE_COLORS = dict(zip(PHASES, COLORS, strict=False))
+ALPHA = 0.9
+#: How the bold lines of figures 2 and 8 are made.
+AVERAGED = (
+    f"bold: tr Σ and |G|² averaged exponentially (α = {ALPHA:g}, weights that sum to 1), "
+    "then divided; gaps: |G|² or tr Σ is not above zero"
+)
+#: Panels of figure 1.
+TOY_PANELS: tuple[tuple[Literal["l_t1", "l_t2"], str], ...] = (
+    ("l_t1", "$L_{T1}$"),
+    ("l_t2", "$L_{T2}$"),
+)
 
 
 def draw(results: Results) -> dict[str, bytes]:
-    """Every picture of an experiment that has results: file → PNG."""
+    """File → PNG, for every figure of an experiment that has results."""
     return {name: panels.png(made) for name, made in pictures(results).items()}
 
 
 def pictures(results: Results) -> dict[str, Any]:
-    """File → figure."""
+    """File → matplotlib figure."""
     return _OWN.get(results.experiment.name, _curves)(results)
 
 
@@ -47,21 +60,57 @@ def title_of(results: Results) -> str:
 
 
 def scored(results: Results) -> list[str]:
-    """Studies with a run to draw, in the order of the paper's panels."""
+    """Studies with a finished run, in the order of the paper's panels."""
     names = ORDER.get(results.experiment.name) or tuple(
         study.name for study in results.experiment.studies
     )
-    return [name for name in names if finished.environments(results, name)]
+    return [name for name in names if results.any_envs(name)]
+
+
+def draw_toy(result: ToyResult, captions: str = "") -> bytes:
+    """Figure 1: L_T1 and L_T2 of the joint and the dual model, mean and standard error."""
+    figure = panels.blank((9.0, 3.4))
+    from matplotlib.ticker import LogLocator
+
+    for axes, (task, label) in zip(figure.subplots(1, 2), TOY_PANELS, strict=True):
+        _toy_line(axes, result, "joint", task)
+        _toy_line(axes, result, "dual", task)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0)))
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("$\\sigma_1$, noise of task 1")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False, title=f"{result.settings.seeds} seeds")
+    title = "Figure 1: two tasks learned by one network or by two"
+    return panels.png(panels.titled(figure, title, captions))
+
+
+def _toy_line(
+    axes: Any, result: ToyResult, model: Model, task: Literal["l_t1", "l_t2"]
+) -> None:
+    cells = result.of(model)
+    color = COLORS[0 if model == "dual" else 1]
+    sigmas = [outcome.cell.sigma for outcome in cells]
+    points = [mean_and_error(getattr(outcome, task)) for outcome in cells]
+    axes.plot(sigmas, [mean for mean, _ in points], color=color, marker=".", label=model)
+    # A band that reaches 0 does not fit on a logarithmic axis.
+    low = [max(mean - error, mean / 100) for mean, error in points]
+    high = [mean + error for mean, error in points]
+    axes.fill_between(sigmas, low, high, color=color, alpha=0.2, lw=0)
 
 
 def _curves(results: Results) -> dict[str, Any]:
-    """A panel for each study; a picture of the games of each."""
+    """A panel for each study, and a figure of its games."""
     names = scored(results)
     if not names:
         return {}
     found = {"figure.png": _totals(results, names)}
     for name in names:
-        if len(finished.environments(results, name)) > 1:
+        if len(results.any_envs(name)) > 1:
             found[f"games-{name.replace(' ', '_')}.png"] = _games(results, name)
     return found
 
@@ -76,7 +125,7 @@ def _totals(results: Results, names: Sequence[str]) -> Any:
 
 
 def _games(results: Results, name: str, columns: int = 4, title: str = "") -> Any:
-    envs = finished.environments(results, name)
+    envs = results.any_envs(name)
     columns = min(columns, len(envs))
     rows = -(-len(envs) // columns)
     made, axes = panels.figure(columns, rows, (3.0, 2.4) if len(envs) > 1 else (4.6, 3.2))
@@ -84,9 +133,9 @@ def _games(results: Results, name: str, columns: int = 4, title: str = "") -> An
         panel.set_visible(False)
     for panel, env in zip(axes.flat, envs, strict=False):
         panels.game(panel, results, name, env)
-    world = results.study(name).world
+    suite = results.study(name).suite
     for first in axes[:, 0]:
-        plain = not world.total or world.axis == "return"
+        plain = not suite.total or suite.axis == "return"
         first.set_ylabel("return" if plain else "score", fontsize=8)
     panels.legend(made, axes.flat[: len(envs)])
     return panels.mark(made, results, title or f"{title_of(results)}, {name}", name)
@@ -97,7 +146,8 @@ def _above_games(results: Results) -> dict[str, Any]:
     names = scored(results)
     if not names:
         return {}
-    (name,), envs = names, finished.environments(results, names[0])
+    (name,) = names
+    envs = results.any_envs(name)
     made = panels.blank((max(8.0, 2.6 * len(envs)), 6.4))
     grid = made.add_gridspec(2, len(envs), height_ratios=(3, 2))
     panels.total(made.add_subplot(grid[0, :]), results, name)
@@ -109,22 +159,22 @@ def _above_games(results: Results) -> dict[str, Any]:
 
 
 def _tasks(results: Results) -> dict[str, Any]:
-    """Figure 13: a panel for each task, for returns of tasks have no common scale."""
+    """Figure 13: a panel for each task, as returns of tasks have no common scale."""
     found = {}
     for name, file in (("mujoco", "figure.png"), ("lambda", "lambda.png")):
-        if finished.environments(results, name):
+        if results.any_envs(name):
             title = title_of(results) if name == "mujoco" else "DNA with λ_π = 0.8 on Walker2d"
             found[file] = _games(results, name, title=title)
     return found
 
 
 def _noise(results: Results) -> dict[str, Any]:
-    """Figures 2 (policy and value) and 8 (distillation, too); σ against λ; scores."""
+    """Figures 2 (policy and value) and 8 (distillation too); σ against λ; scores."""
     found = {}
-    if measured(results):
+    if _measured(results):
         title = "noise scale of the two learning objectives"
-        found["figure.png"] = noise(results, PHASES[:2], f"Figure 2: {title}")
-        found["fig08.png"] = noise(results, PHASES, "Figure 8: noise of the three tasks")
+        found["figure.png"] = _sigmas(results, PHASES[:2], f"Figure 2: {title}")
+        found["fig08.png"] = _sigmas(results, PHASES, "Figure 8: noise of the three tasks")
     if "lambda_noise" in results.extra:
         made, axes = panels.figure(2, 1, (4.2, 3.4))
         _noise_against_lambda(axes[0], results)
@@ -135,10 +185,129 @@ def _noise(results: Results) -> dict[str, Any]:
     return found
 
 
+def smoothed(values: Array, alpha: float = ALPHA) -> Array:
+    """Σ αᵗ⁻ⁱ xᵢ / Σ αᵗ⁻ⁱ: an exponential average without initialization bias.
+
+    Started with the first value, that one would have 42 % of the weight in 19 measurements.
+    """
+    out = np.empty_like(values)
+    total = 0.0
+    weight = 0.0
+    for index, value in enumerate(values):
+        total = alpha * total + value
+        weight = alpha * weight + 1.0
+        out[index] = total / weight
+    return out
+
+
+def _measured(results: Results) -> list[RunResult]:
+    """Runs whose noise was measured, one for each game."""
+    return [one for one in results.outcomes if one.metric("noise/policy/s").size]
+
+
+def _sigmas(results: Results, phases: tuple[str, ...], title: str) -> Any:
+    """σ of phases against interactions, a panel for each game."""
+    from matplotlib.ticker import LogLocator
+
+    outcomes = _measured(results)
+    made, axes = panels.figure(len(outcomes), 1, (4.2, 3.4))
+    for panel, outcome in zip(axes[0], outcomes, strict=True):
+        for phase in phases:
+            _sigma_line(panel, outcome, phase)
+        panel.plot([], [], color="black", alpha=panels.FAINT, lw=0.8, label="not smoothed")
+        study = results.study(noise.STUDY)
+        if same_games(study, results.scale):
+            length = study.suite.interactions["paper"] / 1e6
+            theirs = {phase: sigma for phase, sigma in NOISE.items() if phase in phases}
+            panels.lines(panel, theirs, PHASE_COLORS, f"paper, mean at {length:g} M")
+        panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("")
+        panel.set_title(atari_game(outcome.run.env) or outcome.run.env, fontsize=9)
+        panel.set_ylabel("σ = √(tr Σ / |G|²)", fontsize=8)
+        panels.finish(panel)
+    captions = filter(None, [caption(results, noise.STUDY), AVERAGED])
+    return panels.titled(made, title, "; ".join(captions))
+
+
+def _sigma_line(panel: Any, outcome: RunResult, phase: str) -> None:
+    """Draw σ from 𝒮 and |𝒢|² smoothed once; single measurements lighter, with gaps.
+
+    |𝒢|² is logged smoothed, so the smoothing is undone first (`measurements`).
+    """
+    rows = noise.measurements(outcome, phase)
+    if not len(rows):
+        return
+    x = outcome.metric(f"noise/{phase}/s")[:, 0]
+    color = PHASE_COLORS[phase]
+    # A marker, because a measurement between two gaps has no line.
+    panel.plot(x, _sigma(*rows.T), color=color, alpha=panels.FAINT, lw=0.8, marker=".", ms=2.5)
+    panel.plot(x, _sigma(*map(smoothed, rows.T)), color=color, label=phase)
+
+
+def _sigma(s: Array, g2: Array) -> Array:
+    """√(𝒮 / |𝒢|²); NaN, hence a gap, where one of them is not above zero."""
+    good = (s > 0) & (g2 > 0)
+    return np.sqrt(np.where(good, s, np.nan) / np.where(good, g2, 1.0))
+
+
+def _sigma_against_lambda(panel: Any, phase: str, results: Results) -> None:
+    """Draw σ against λ: each game lighter; mean and interval of games resolved at every λ.
+
+    The other games are named; an empty panel says why.
+    """
+    symbol = "π" if phase == "policy" else "V"
+    drawn = _games_against_lambda(panel, phase, results)
+    found = noise.sigmas_by_lambda(results, phase)
+    if found is not None:
+        x, levels = found
+        low, high = np.array([one.span for one in levels]).T
+        label = "geometric mean, 95 %"
+        color = PHASE_COLORS[phase]
+        panel.plot(x, [o.value for o in levels], marker="o", color=color, label=label)
+        panel.fill_between(x, low, high, color=color, alpha=0.2, lw=0)
+    _, lost = noise.resolved(results, phase)
+    if lost:
+        names = ", ".join(atari_game(env) or env for env in lost)
+        panel.set_title(f"not resolved at every λ: {names}", fontsize=8)
+    panel.set_ylabel(f"σ_{symbol}", fontsize=8)
+    panels.finish(panel, label=f"λ_{symbol} (one policy, returns re-estimated)")
+    if not drawn:
+        some = bool(noise.games_measured(results, phase))
+        panels.say(
+            panel, "no σ is known at any λ" if some else "noise was not measured against λ"
+        )
+
+
+def _games_against_lambda(panel: Any, phase: str, results: Results) -> bool:
+    """Draw a faint line for each game, with gaps where σ is unknown; return whether any."""
+    found = noise.lambda_readings(results, phase)
+    drawn = False
+    if found:
+        panel.set_xlim(min(found) - 0.02, max(found) + 0.02)  # so that gaps at the ends show
+    for index, env in enumerate(noise.games_measured(results, phase)):
+        line = [noise.known_sigma(readings.get(env)) for readings in found.values()]
+        if any(sigma is not None for sigma in line):
+            y = [np.nan if sigma is None else sigma for sigma in line]
+            panel.plot(
+                list(found),
+                y,
+                color=PHASE_COLORS[phase],
+                alpha=2 * panels.FAINT,
+                lw=0.8,
+                marker="osD^v"[index % 5],
+                ms=3,
+                label=atari_game(env) or env,
+            )
+            drawn = True
+    return drawn
+
+
 def _lambda(results: Results) -> dict[str, Any]:
     """Figure 5: scores against λ_π, σ_π against λ_π, σ_V against λ_V."""
     made, axes = panels.figure(3, 1, (4.2, 3.4))
-    _against_lambda(axes[0][0], results)
+    _scores_against_lambda(axes[0][0], results)
     _noise_against_lambda(axes[0][1:], results)
     found = {"figure.png": panels.mark(made, results, title_of(results))}
     if "lambda" in scored(results):
@@ -149,17 +318,18 @@ def _lambda(results: Results) -> dict[str, Any]:
 def _noise_against_lambda(row: Any, results: Results) -> None:
     """Two panels: σ_π against λ_π, σ_V against λ_V."""
     for panel, phase in zip(row, ("policy", "value"), strict=True):
-        against_lambda(panel, phase, results)
+        _sigma_against_lambda(panel, phase, results)
 
 
-def _against_lambda(panel: Any, results: Results) -> None:
+def _scores_against_lambda(panel: Any, results: Results) -> None:
     """The final score against λ_π, a line for each λ_V, shaded by the standard error."""
-    study, view = results.study("lambda"), finished.complete(results, "lambda")
+    study = results.study("lambda")
+    complete = results.complete_arms("lambda")
     points: dict[float, dict[float, tuple[float, float]]] = {}
-    for arm in view.study("lambda").arms:
-        table = view.table("lambda", arm.name)
+    for arm in (arm for arm in study.arms if arm.name in complete):
+        table = results.scores("lambda", arm.name)
         seeds = min(map(len, table.values()))
-        totals = [study.world.score({e: s[i] for e, s in table.items()}) for i in range(seeds)]
+        totals = [study.suite.score({e: s[i] for e, s in table.items()}) for i in range(seeds)]
         error = float(np.std(totals, ddof=1) / np.sqrt(seeds)) if seeds > 1 else 0.0
         place = points.setdefault(arm.changes["returns.lambda_v"], {})
         place[arm.changes["returns.lambda_pi"]] = float(np.mean(totals)), error
@@ -170,7 +340,7 @@ def _against_lambda(panel: Any, results: Results) -> None:
         panel.fill_between(
             x, center - error_of, center + error_of, color=color, alpha=0.2, lw=0
         )
-    panel.set_ylabel(axis(study.world, results.scale), fontsize=8)
+    panel.set_ylabel(axis(study.suite, results.scale), fontsize=8)
     panels.finish(panel, label="λ_π")
     if not points:
         panels.say(panel, "no arm has every game")
@@ -190,8 +360,8 @@ def _atari57(results: Results) -> dict[str, Any]:
 
 
 def _single(results: Results, name: str, title: str) -> Any:
-    """DNA alone, smoothed bold and as it was faint, with what the paper lists for a game."""
-    envs = [e for e in finished.environments(results, name) if results.of(name, "DNA", e)]
+    """DNA alone, smoothed in bold and raw in faint lines, with the paper's scores of a game."""
+    envs = [e for e in results.any_envs(name) if results.of(name, "DNA", e)]
     columns = max(1, min(8, len(envs)))
     made, axes = panels.figure(columns, -(-max(1, len(envs)) // columns), (2.2, 1.9))
     for panel in axes.flat[len(envs) :]:
@@ -209,15 +379,17 @@ def _single(results: Results, name: str, title: str) -> Any:
 
 
 def _times(results: Results) -> dict[str, Any]:
-    """Table 5 has no figure: times over DNA's, ours as bars, the paper's as diamonds."""
-    found, printed = times(results), hours()
+    """Table 5 as a figure: times relative to DNA's, ours as bars, the paper's as diamonds."""
+    found = times(results)
+    printed = hours()
     if "DNA" not in found:
         return {}
     made, axes = panels.figure(1, 1, (6.4, 3.2))
-    panel, names = axes[0][0], list(found)
+    panel = axes[0][0]
+    names = list(found)
     panel.barh(names, [found[arm] / found["DNA"] for arm in names], color=COLORS[0])
     if same_games(results.experiment.studies[0], results.scale):
-        theirs = [printed[ROWS[arm]] / printed["DNA"] for arm in names]
+        theirs = [printed[TIMED[arm]] / printed["DNA"] for arm in names]
         panel.plot(theirs, names, "D", color=COLORS[1], label="paper")
     panels.finish(panel, label="time of training, DNA's = 1")
     return {"figure.png": panels.mark(made, results, title_of(results))}

@@ -1,7 +1,7 @@
-"""What panels of the paper's figures have in common: bands, curves, the paper's own numbers.
+"""Parts shared by the panels of all figures: bands, curves, the paper's own numbers.
 
 A number of the paper is drawn as a dashed line, and only where its own games are played: a
-proxy never shares an axis with it (`dna.paper.experiments.published.same_games`).
+proxy never shares an axis with it (`dna.paper.published.same_games`).
 """
 
 import io
@@ -15,33 +15,33 @@ import numpy.typing as npt
 from dna.common.errors import MissingExtra
 from dna.envs.benchmark_scores import atari_game
 from dna.evaluation.plots import COLORS
-from dna.paper.experiments import finished
-from dna.paper.experiments.caption import caption
-from dna.paper.experiments.plan import Study
-from dna.paper.experiments.published import own_games, published, same_games
-from dna.paper.experiments.results import Results
-from dna.paper.experiments.rows import length_of
-from dna.paper.experiments.worlds import axis
+from dna.paper.plan import ArmStudy
+from dna.paper.published import own_games, published, same_games
+from dna.paper.results import Results
+from dna.paper.suites import axis
+from dna.paper.tables import caption
 
 Array = npt.NDArray[np.float64]
-#: Lighter than a line: single seeds, and values before smoothing.
+#: Opacity of single seeds and of values before smoothing.
 FAINT = 0.25
-#: Who is no arm of ours.
+#: Colors of those that are not arms of ours.
 GREY = {"human": "#999999", "random": "#cccccc"}
 OTHER = "#555555"
-#: No figure is narrower, in inches: a title needs the room. Letters to an inch of it, and how
-#: high one of its lines is.
-NARROWEST, LETTERS, LINE = 4.6, 13, 0.15
+#: Smallest width of a figure in inches, for the sake of its title.
+NARROWEST = 4.6
+#: Characters of the title per inch, and the height of one of its lines in inches.
+LETTERS = 13
+LINE = 0.15
 
 
 def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.6)) -> Any:
-    """(figure, axes [rows, columns])."""
+    """Return (figure, axes [rows, columns])."""
     made = blank((size[0] * columns, size[1] * rows))
     return made, made.subplots(rows, columns, squeeze=False)
 
 
 def blank(size: tuple[float, float]) -> Any:
-    """A figure without panels, wide enough for its title."""
+    """Return a figure without panels, wide enough for its title."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -50,35 +50,37 @@ def blank(size: tuple[float, float]) -> Any:
 
 
 def png(made: Any) -> bytes:
-    """The picture."""
+    """Render as PNG."""
     buffer = io.BytesIO()
     made.savefig(buffer, format="png", dpi=100)
     return buffer.getvalue()
 
 
 def mark(made: Any, results: Results, title: str, study: str | None = None) -> Any:
-    """The title, and under it whatever must be said: proxy, shortened, missing arms."""
+    """Add the title and, below it, the caption of the results."""
     return titled(made, title, caption(results, study))
 
 
-def titled(made: Any, title: str, said: str) -> Any:
-    """Above the panels, a line for each thing that is said; panels keep their height."""
+def titled(made: Any, title: str, captions: str) -> Any:
+    """Add a title and captions, one line each; the panels keep their height."""
     width = int(LETTERS * made.get_figwidth())
-    text = [line for part in (title, *said.split("; ")) for line in textwrap.wrap(part, width)]
+    text = [
+        line for part in (title, *captions.split("; ")) for line in textwrap.wrap(part, width)
+    ]
     made.suptitle("\n".join(text), fontsize=9)
     made.set_figheight(made.get_figheight() + LINE * (len(text) - 1))
     return made
 
 
 def say(panel: Any, words: str) -> None:
-    """In the middle of a panel that has nothing to show: no axes from 0 to 1."""
+    """Put text into an empty panel, without axes."""
     panel.text(0.5, 0.5, words, ha="center", va="center", transform=panel.transAxes, fontsize=8)
     panel.set_xticks([])
     panel.set_yticks([])
 
 
 def finish(panel: Any, legend: bool = True, label: str = "interactions") -> None:
-    """Labels, grid and legend; interactions as 300 k and 50 M."""
+    """Add labels, grid and legend; interactions are shown as 300 k and 50 M."""
     from matplotlib.ticker import EngFormatter
 
     if label in ("", "interactions"):
@@ -92,7 +94,7 @@ def finish(panel: Any, legend: bool = True, label: str = "interactions") -> None
 
 
 def band(panel: Any, grid: Array, curves: Array, color: str, label: str) -> None:
-    """A mean over seeds with its standard error."""
+    """Draw a mean over seeds with its standard error."""
     center = curves.mean(axis=0)
     panel.plot(grid, center, color=color, label=label)
     if len(curves) > 1:
@@ -100,37 +102,37 @@ def band(panel: Any, grid: Array, curves: Array, color: str, label: str) -> None
         panel.fill_between(grid, center - error, center + error, color=color, alpha=0.2, lw=0)
 
 
-def colors_of(study: Study) -> dict[str, str]:
-    """Arm → its color, the same in every panel and whatever has failed."""
+def colors_of(study: ArmStudy) -> dict[str, str]:
+    """Arm → its color, the same in every panel even if arms are missing."""
     return {arm.name: COLORS[i % len(COLORS)] for i, arm in enumerate(study.arms)}
 
 
 def total(panel: Any, results: Results, name: str) -> None:
-    """The benchmark's score of every arm that has all of its games, and the paper's."""
-    study, view = results.study(name), finished.complete(results, name)
+    """Draw the benchmark's score of every complete arm, and the paper's."""
+    study = results.study(name)
     colors = colors_of(study)
-    for arm in finished.arms(results, name):
-        grid, curves = view.total_curve(name, arm)
+    for arm in results.complete_arms(name):
+        grid, curves = results.total_curve(name, arm)
         seeds = f" ({len(curves)} seeds)" if len(curves) > 1 else ""
         band(panel, grid, curves, colors[arm], arm + seeds)
-    if not finished.arms(results, name):
+    if not results.complete_arms(name):
         panel.text(0.5, 0.5, "no arm has every game", ha="center", transform=panel.transAxes)
     if same_games(study, results.scale):
         printed = published(results.experiment, name)
-        when = _when(results, study)
-        lines(panel, {**printed.totals, **printed.others}, colors, when)
-    panel.set_ylabel(axis(study.world, results.scale), fontsize=8)
+        lines(panel, {**printed.totals, **printed.others}, colors, _paper(results, study))
+    panel.set_ylabel(axis(study.suite, results.scale), fontsize=8)
     finish(panel)
 
 
-def _when(results: Results, study: Study) -> str:
-    """`paper`, or `paper, 50 M` where ours are shorter."""
-    length = study.world.interactions["paper"]
-    return "paper" if length_of(results, study) >= length else f"paper, {length / 1e6:g} M"
+def _paper(results: Results, study: ArmStudy) -> str:
+    """`paper`, or `paper, 50 M` where our runs are shorter."""
+    length = study.suite.interactions["paper"]
+    shorter = results.length(study.name) < length
+    return f"paper, {length / 1e6:g} M" if shorter else "paper"
 
 
 def lines(panel: Any, values: Mapping[str, float], colors: Mapping[str, str], who: str) -> None:
-    """Dashed lines of the paper: in an arm's color, grey for others."""
+    """Draw the paper's numbers as dashed lines: in an arm's color, grey for others."""
     for name, value in values.items():
         color = colors.get(name, GREY.get(name, OTHER))
         dashes = "--" if name in colors else ":"
@@ -139,7 +141,7 @@ def lines(panel: Any, values: Mapping[str, float], colors: Mapping[str, str], wh
 
 
 def game(panel: Any, results: Results, name: str, env: str) -> None:
-    """One environment: every arm that has it, and who the paper lists for it."""
+    """Draw one environment: every arm that has finished it, and the paper's scores."""
     study = results.study(name)
     colors = colors_of(study)
     for arm in study.arms:
@@ -153,7 +155,7 @@ def game(panel: Any, results: Results, name: str, env: str) -> None:
 
 
 def references(panel: Any, results: Results, name: str, env: str) -> None:
-    """Human, Rainbow's and the paper's own scores of a game, where it is the paper's."""
+    """Draw human, Rainbow's and the paper's scores of a game, if it is one of the paper's."""
     study = results.study(name)
     if not own_games(study, results.scale):
         return
@@ -161,19 +163,20 @@ def references(panel: Any, results: Results, name: str, env: str) -> None:
     known.pop("random", None)
     colors = colors_of(study)
     for who, value in known.items():
-        color, dashes = colors.get(who, GREY.get(who, OTHER)), "--" if who in colors else ":"
-        label = f"{_when(results, study)}: {who}"
+        color = colors.get(who, GREY.get(who, OTHER))
+        dashes = "--" if who in colors else ":"
+        label = f"{_paper(results, study)}: {who}"
         panel.axhline(value, color=color, linestyle=dashes, lw=1.0, label=label)
 
 
 def legend(made: Any, panels: Any, columns: int = 4) -> None:
-    """One legend for many panels: every line once."""
+    """Add one legend for many panels, with every line once."""
     found: dict[str, Any] = {}
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
-        # A column is as wide as the longest label, and its line.
+        # A column is as wide as the longest label and its line.
         room = int(LETTERS * made.get_figwidth() / (max(map(len, found)) + 6))
         made.legend(
             list(found.values()), list(found), loc="outside lower center",

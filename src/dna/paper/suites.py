@@ -1,4 +1,4 @@
-"""The environments of the paper's experiments, and MinAtar in their place."""
+"""The suites of environments in the paper's experiments, with MinAtar as their proxy."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 
 from dna.envs import benchmark_scores
-from dna.paper.experiments.plan import Scale, World
+from dna.paper.plan import Scale, Suite
 
-ONE_MILLION, HALF = 1_000_000, 50_000_000
+ONE_MILLION = 1_000_000
+#: 200 million frames.
+ATARI_LENGTH = 50_000_000
 #: MinAtar's five games stand for Atari-5; three of them, two of which the presets were tuned
 #: on, for the validation games on which the paper tuned.
 MINATAR = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 VALIDATION = ("Asterix", "Breakout", "SpaceInvaders")
-#: What counts as 100: fixed numbers near what DNA scores after 0.4 million interactions in a
-#: first, coarse trial. A unit that games share, no result.
+#: Scores that count as 100 %: round numbers near DNA's score after 0.4 million interactions in
+#: an early trial. They only give the games a common unit and are not a result.
 REFERENCE = {
     "Asterix": 8.0,
     "Breakout": 9.0,
@@ -22,8 +24,9 @@ REFERENCE = {
     "Seaquest": 3.5,
     "SpaceInvaders": 65.0,
 }
-#: Task → (return of uniform actions, mean of at least 20 episodes; return that counts as
-#: solved in Gymnasium's registry). Walker2d has none there: Hopper's, which is rewarded alike.
+#: Task → (mean return of uniform actions over at least 20 episodes; return that counts as
+#: solved in Gymnasium's registry). Walker2d has no threshold there and uses Hopper's, whose
+#: reward is alike.
 SOLVED = {
     "Ant-v5": (-50.0, 6000.0),
     "HalfCheetah-v5": (-260.0, 4800.0),
@@ -45,13 +48,13 @@ def minatar_id(game: str) -> str:
 
 
 def minatar_game(env_id: str) -> str | None:
-    """The inverse; None for anything else."""
+    """Return the game of a MinAtar id; None for any other id."""
     game = env_id.removeprefix("MinAtar/").partition("-v")[0]
     return game if env_id.startswith("MinAtar/") and game in REFERENCE else None
 
 
 def relative(env_id: str, score: Any) -> Any:
-    """A score made comparable between games.
+    """Normalize a score so that games can be compared.
 
     Human-normalized in percent (Atari), percent of a reference (MinAtar), percent of the way
     from uniform actions to solved (MuJoCo), from 0 to 1 as in the paper (Procgen).
@@ -61,8 +64,9 @@ def relative(env_id: str, score: Any) -> Any:
     if env_id in SOLVED:
         low, high = SOLVED[env_id]
         return 100 * (score - low) / (high - low)
-    zero, one = (list(benchmark_scores.normalized(env_id, at).values()) for at in (0.0, 1.0))
-    return zero[0] + (one[0] - zero[0]) * score if zero else score  # all are linear
+    zero = list(benchmark_scores.normalized(env_id, 0.0).values())
+    one = list(benchmark_scores.normalized(env_id, 1.0).values())
+    return zero[0] + (one[0] - zero[0]) * score if zero else score  # normalization is linear
 
 
 def _mean(given: Mapping[str, Any]) -> Any:
@@ -70,7 +74,7 @@ def _mean(given: Mapping[str, Any]) -> Any:
 
 
 def _benchmark(name: str) -> Callable[[Mapping[str, Any]], Any]:
-    """The paper's score of its games; where other games are played, their mean."""
+    """Return the paper's aggregate for its own games, and the mean for any others."""
 
     def score(given: Mapping[str, Any]) -> Any:
         names = [
@@ -91,12 +95,12 @@ def _benchmark(name: str) -> Callable[[Mapping[str, Any]], Any]:
     return score
 
 
-def _atari(name: str, games: tuple[str, ...]) -> World:
+def _atari(name: str, games: tuple[str, ...]) -> Suite:
     own = tuple(f"ALE/{game}-v5" for game in benchmark_scores.games(name))
-    return World(
+    return Suite(
         name=name,
         envs={"paper": own, "small": tuple(map(minatar_id, games)), "smoke": _SMOKE},
-        interactions={"paper": HALF, "small": ONE_MILLION, "smoke": 512},
+        interactions={"paper": ATARI_LENGTH, "small": ONE_MILLION, "smoke": 512},
         proxy=True,
         score=_benchmark(name),
         axis=f"{name} score",
@@ -109,30 +113,43 @@ ATARI_5 = _atari("Atari-5", MINATAR)
 ATARI_3_VAL = _atari("Atari-3-Val", VALIDATION)
 ATARI_57 = _atari(benchmark_scores.ATARI57, MINATAR)
 
-#: The noise of the gradients is measured on the paper's own games at every scale but smoke.
-NOISE_3_VAL = World(
+#: Gradient noise is measured on the paper's own games at every scale but smoke.
+NOISE_3_VAL = Suite(
     name="Atari-3-Val",
     envs={
         "paper": ATARI_3_VAL.envs["paper"],
         "small": ATARI_3_VAL.envs["paper"],
         "smoke": _SMOKE,
     },
-    interactions={"paper": HALF, "small": 300_000, "smoke": 512},
+    interactions={"paper": ATARI_LENGTH, "small": 300_000, "smoke": 512},
     proxy=False,
     score=_benchmark("Atari-3-Val"),
     axis="Atari-3-Val score",
 )
-MUJOCO_8 = World(
+MUJOCO_8 = Suite(
     name="MuJoCo",
     envs={"paper": MUJOCO, "small": MUJOCO, "smoke": ("InvertedPendulum-v5",)},
     interactions={"paper": ONE_MILLION, "small": ONE_MILLION, "smoke": 512},
     proxy=False,
-    score=_mean,  # of raw returns, InvertedDoublePendulum's thousands would be all of it
+    score=_mean,  # a mean of raw returns would be dominated by InvertedDoublePendulum
     axis=MUJOCO_AXIS,
     alike="mean",
     total=False,
 )
-PROCGEN_16 = World(
+#: The task on which the paper tuned.
+WALKER = Suite(
+    name="MuJoCo",
+    envs={
+        "paper": ("Walker2d-v5",),
+        "small": ("Walker2d-v5",),
+        "smoke": ("InvertedPendulum-v5",),
+    },
+    interactions=MUJOCO_8.interactions,
+    proxy=False,
+    score=lambda given: np.mean(list(given.values()), axis=0),  # of one task: its return
+    axis="return",
+)
+PROCGEN_16 = Suite(
     name="Procgen",
     envs={
         "paper": tuple(
@@ -148,13 +165,12 @@ PROCGEN_16 = World(
     alike="mean",
     digits=2,  # as in the paper
 )
-WORLDS = (ATARI_5, ATARI_3_VAL, ATARI_57, NOISE_3_VAL, MUJOCO_8, PROCGEN_16)
 
 
-def axis(world: World, scale: Scale) -> str:
-    """What a score of this world is called, and whether it is of some of its games only."""
-    own, whole = world.envs[scale], world.envs["paper"]
+def axis(suite: Suite, scale: Scale) -> str:
+    """Name the suite's score, and say if it covers only some of the environments."""
+    own, whole = suite.envs[scale], suite.envs["paper"]
     if any(minatar_game(env) for env in own):
         return MINATAR_AXIS
     part = f" ({len(own)} of {len(whole)} environments)" if len(own) < len(whole) else ""
-    return world.axis + part
+    return suite.axis + part

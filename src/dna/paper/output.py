@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: figures, tables, verdicts and one JSON that names them."""
+"""What an experiment writes: figures, tables, verdicts, and `experiment.json` naming them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,33 +7,36 @@ from typing import Any
 from dna.common.errors import StorageFailure
 from dna.common.storage import read_json, write, write_json
 from dna.envs.benchmark_scores import paper_table
-from dna.paper.claims.verdicts import COMPUTED, SIMULATED, Finding
-from dna.paper.experiments.caption import caption
-from dna.paper.experiments.finished import unfinished
-from dna.paper.experiments.plan import Experiment, Limits, Scale, is_proxy
-from dna.paper.experiments.results import PROXY, Results
-from dna.paper.experiments.tables import as_csv, head, markdown, tables
+from dna.paper.claims.verdicts import COMPUTED, SIMULATED, Verdict
+from dna.paper.plan import Experiment, Limits, Scale, is_proxy
+from dna.paper.results import PROXY, Results, RunResult
+from dna.paper.tables import as_csv, caption, head, markdown, tables
 
 
 def folder_of(
     experiment: Experiment, scale: Scale, out: Path, limits: Limits | None = None
 ) -> Path:
-    """Where an experiment of a scale is written; one that is cut short stands apart."""
+    """Folder of an experiment at a scale; limited ones have their own."""
     return out / f"{experiment.name}-{scale}{limits or ''}"
 
 
-def verdicts(results: Results) -> dict[str, Finding]:
-    """Claim → what came of it; seconds of training say nothing."""
+# --- Verdicts -----------------------------------------------------------------------------
+
+
+def verdicts(results: Results) -> dict[str, Verdict]:
+    """Claim → verdict, with the caveats of the scale and of the user's limits."""
     found = {}
     for claim, check in results.experiment.checks.items():
         one = check(results)
         trained = one.note != COMPUTED and not one.note.startswith(SIMULATED)
         if trained and results.scale == "smoke":
-            one = Finding("not tested", one.effect, "smoke runs show wiring only")
+            one = Verdict(
+                "not tested", one.effect, "smoke runs only show that the wiring works"
+            )
         elif trained and results.scale == "paper" and results.limits.interactions:
-            one = Finding("not tested", one.effect, f"{results.limits.words}: not the paper's")
+            one = Verdict("not tested", one.effect, f"{results.limits.words}: not the paper's")
         elif trained and one.effect:
-            # That other games were played is said first.
+            # A proxy is named first.
             parts = sorted(
                 [results.limits.words, *one.note.split("; ")], key=lambda w: w != PROXY
             )
@@ -42,54 +45,8 @@ def verdicts(results: Results) -> dict[str, Finding]:
     return found
 
 
-def write_all(results: Results, folder: Path, figures: dict[str, bytes]) -> dict[str, Any]:
-    """Everything of a finished (or half finished) experiment."""
-    experiment, scale, named = results.experiment, results.scale, []
-    for name, picture in figures.items():
-        write(folder / name, picture)
-    for study, rows in tables(results).items():
-        file = f"{study.replace(' ', '_')}.md"
-        # Markdown names the unit once, above the table.
-        text = head(results, study) + markdown(rows, without=("unit",))
-        write(folder / file, text.encode())
-        write(folder / file.replace(".md", ".csv"), as_csv(rows).encode())
-        named.append(file)
-    tree = {
-        "name": experiment.name,
-        "alias": experiment.alias,
-        "title": experiment.title,
-        "scale": scale,
-        "proxy": is_proxy(experiment, scale),
-        "limits": results.limits.words,
-        "cut": {"seeds": results.limits.seeds, "interactions": results.limits.interactions},
-        "caption": caption(results),
-        "unfinished": unfinished(results),
-        "covers": list(experiment.covers),
-        "missing": results.missing,
-        "runs": [_run(one) for one in results.outcomes],
-        "verdicts": verdict_rows(verdicts(results)),
-        "figures": list(figures),
-        "tables": named,
-        "extra": dict(results.extra),
-    }
-    write_json(folder / "experiment.json", tree)
-    return tree
-
-
-def _run(outcome: Any) -> dict[str, Any]:
-    run = outcome.run
-    about = {"study": run.study, "arm": run.arm, "env": run.env, "seed": run.seed}
-    return about | {
-        "folder": str(outcome.folder),
-        "digest": run.digest,
-        "interactions": outcome.rows[-1]["interactions"],
-        "score": outcome.score,
-        "seconds": outcome.seconds,
-    }
-
-
-def verdict_rows(found: dict[str, Finding]) -> list[dict[str, str]]:
-    """Claims with their words and what the paper says, in order."""
+def verdict_rows(found: dict[str, Verdict]) -> list[dict[str, str]]:
+    """Verdicts with the claims' wording and the paper's value, in order."""
     printed = {row["id"]: row for row in paper_table("claims")}
     return [
         {
@@ -104,12 +61,64 @@ def verdict_rows(found: dict[str, Finding]) -> list[dict[str, str]]:
     ]
 
 
+# --- Files --------------------------------------------------------------------------------
+
+
+def write_all(results: Results, folder: Path, figures: dict[str, bytes]) -> dict[str, Any]:
+    """Write figures, tables and `experiment.json`; return what the latter holds."""
+    experiment = results.experiment
+    for name, picture in figures.items():
+        write(folder / name, picture)
+    named = []
+    for study, rows in tables(results).items():
+        file = f"{study.replace(' ', '_')}.md"
+        # Markdown names the unit once, above the table.
+        text = head(results, study) + markdown(rows, without=("unit",))
+        write(folder / file, text.encode())
+        write(folder / file.replace(".md", ".csv"), as_csv(rows).encode())
+        named.append(file)
+    tree = {
+        "name": experiment.name,
+        "alias": experiment.alias,
+        "title": experiment.title,
+        "scale": results.scale,
+        "proxy": is_proxy(experiment, results.scale),
+        "limits": results.limits.words,
+        "cut": {"seeds": results.limits.seeds, "interactions": results.limits.interactions},
+        "caption": caption(results),
+        "unfinished": results.unfinished(),
+        "covers": list(experiment.covers),
+        "missing": results.missing,
+        "runs": [_run(one) for one in results.outcomes],
+        "verdicts": verdict_rows(verdicts(results)),
+        "figures": list(figures),
+        "tables": named,
+        "extra": dict(results.extra),
+    }
+    write_json(folder / "experiment.json", tree)
+    return tree
+
+
+def _run(outcome: RunResult) -> dict[str, Any]:
+    return {
+        "study": outcome.run.study,
+        "arm": outcome.run.arm,
+        "env": outcome.run.env,
+        "seed": outcome.run.seed,
+        "folder": str(outcome.folder),
+        "digest": outcome.run.digest,
+        "interactions": outcome.rows[-1]["interactions"],
+        "score": outcome.score,
+        "seconds": outcome.seconds,
+    }
+
+
 def largest(
     experiment: Experiment, scale: Scale, out: Path, limits: Limits
 ) -> tuple[Path, dict[str, Any]] | None:
-    """What was written of an experiment: as asked for, else not cut, else the largest cut.
+    """Find a written experiment: with these limits, else without, else the largest limited one.
 
-    A cut of which runs are missing comes after any that is finished.
+    Complete ones come before those of which runs are missing.
     """
     for cut in (limits, Limits()):
         folder = folder_of(experiment, scale, out, cut)
@@ -125,22 +134,22 @@ def _size(tree: dict[str, Any]) -> tuple[bool, int]:
 
 
 def read_experiment(folder: Path) -> dict[str, Any] | None:
-    """What `write_all` wrote, if it did."""
+    """Read `experiment.json` from a folder; None if there is none."""
     path = folder / "experiment.json"
     if not path.is_file():
         return None
-    anew = "delete it, `dna reproduce` writes it anew without training"
+    fix = "delete it, `dna reproduce` writes it again without training"
     try:
         tree = read_json(path)
     except StorageFailure as error:
-        raise StorageFailure(f"{error}; {anew}") from error
+        raise StorageFailure(f"{error}; {fix}") from error
     if not _is_experiment(tree):
-        raise StorageFailure(f"{path}: not an experiment; {anew}")
+        raise StorageFailure(f"{path}: not an experiment; {fix}")
     return dict(tree)
 
 
 def _is_experiment(tree: Any) -> bool:
-    """Whether everything is there that is read of it."""
+    """Return whether all keys that are read later are there."""
     wanted = {"runs": {"digest", "interactions"}, "verdicts": {"id", "status", "note"}}
     return (
         isinstance(tree, dict)

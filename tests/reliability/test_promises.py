@@ -311,7 +311,7 @@ def test_paths_in_hints_are_quoted(tmp_path, capsys):
     run = tmp_path / "a b" / "rün 1"
     with pytest.raises(Preempted) as caught:
         train(CONFIG, 3, run, how=HOW, sinks=[Stopper(2)])
-    assert f"`dna resume '{run}'` goes on" in str(caught.value)
+    assert f"`dna resume '{run}'` continues it" in str(caught.value)
     assert main(["eval", str(run)]) == 2
     assert f"`dna resume '{run}'` continues it" in capsys.readouterr().err
     assert main(["resume", str(run)]) == 0

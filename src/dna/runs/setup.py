@@ -21,7 +21,7 @@ from dna.networks.encoders import NATURE_MINIMUM
 from dna.networks.flat_weights import FlatWeights
 from dna.networks.networks import Networks
 
-#: Options that a resumed run takes over unless it is told otherwise.
+#: Options that a resumed run takes over unless they are given again.
 REMEMBERED = ("device", "threads", "compile", "checkpoint_every")
 
 

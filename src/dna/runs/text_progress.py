@@ -96,7 +96,7 @@ class PlainLines:
         say(text)
 
     def close(self) -> None:
-        """Write the last line, if it was held back."""
+        """Write the last line, if it was delayed."""
         self._flush()
 
     def _flush(self) -> None:

@@ -266,8 +266,8 @@ class Run:
     def _stopped(self, stop: Stop) -> Preempted:
         ranks = self.world.local_size
         start = "dna" if ranks == 1 else f"torchrun --nproc-per-node {ranks} -m dna"
-        text = f"stopped by {stop.asked}; `{start} resume {typed(self.folder.name)}` goes on"
-        return Preempted(text)
+        command = f"{start} resume {typed(self.folder.name)}"
+        return Preempted(f"stopped by {stop.asked}; `{command}` continues it")
 
     def _finish(self, rate: float) -> dict[str, Any]:
         """Save the last checkpoint, the policy and the result."""

@@ -153,7 +153,7 @@ def _end(
             write(folder / "hang.txt", _stacks().encode())
             where = f"; where: {folder / 'hang.txt'}"
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display hides it
-    text = f"{name}: no answer for {seconds:g} seconds{where}; `dna resume` goes on"
+    text = f"{name}: no answer for {seconds:g} seconds{where}; `dna resume` continues the run"
     report(EnvironmentFailure(text))
     say(f"{cursor}dna: {text}")
     os._exit(EnvironmentFailure.exit_code)  # the hanging thread cannot be interrupted

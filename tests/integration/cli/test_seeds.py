@@ -75,7 +75,7 @@ def test_a_stopped_list_saves_and_goes_on(tmp_path):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
-    assert "with --resume goes on" in err
+    assert "with --resume continues" in err
     for s in (0, 1):
         assert list((tmp_path / f"seed{s}/checkpoints").iterdir())
         assert not (tmp_path / f"seed{s}/done").exists()

@@ -139,7 +139,7 @@ def test_a_stopped_driver_has_its_tasks_save_and_goes_on(tmp_path):
     driver.send_signal(signal.SIGTERM)
     _, err = driver.communicate(timeout=80)
     assert driver.returncode == 75, err
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     (folder,) = (tmp_path / "runs").iterdir()
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     last = json.loads(lines[-1])["interactions"]

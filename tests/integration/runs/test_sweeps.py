@@ -89,7 +89,7 @@ def test_a_grid_goes_on_when_its_driver_was_killed(tmp_path, capsys):
     further = lambda: any(len(m) > len(before[n]) for n, m in metrics(cut).items())  # noqa: E731
     code, err = kill_when([*words, *where(cut)], further, signal.SIGTERM)
     assert code == 75, err
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     assert main(["sweep", *words, *where(cut)]) == 0
     assert main(["sweep", *words, *where(tmp_path / "whole")]) == 0
     assert metrics(cut) == metrics(tmp_path / "whole")

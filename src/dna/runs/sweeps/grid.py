@@ -196,7 +196,7 @@ def grid_tasks(sweep: Sweep, points: Sequence[Point]) -> list[Task]:
 
 def resumable(error: Preempted) -> Preempted:
     """Say how to continue a sweep that was stopped."""
-    return Preempted(f"{str(error).partition(';')[0]}; the same command goes on where it was")
+    return Preempted(f"{str(error).partition(';')[0]}; the same command continues it")
 
 
 def remember(sweep: Sweep) -> None:

@@ -1,9 +1,9 @@
 """Many runs at once, each in a process of its own, as many at a time as there is room for.
 
-A run is described by its folder, so a process is only told which folder to resume. Finished
-runs stay finished, and unfinished ones are continued by the same call. A process that is
-killed is started again, and resumes from the newest checkpoint of its run. Runs are started on
-this machine (`Local`) or on a cluster (`dna.runs.sweeps.ray_cluster`).
+A run is described by its folder, so a process only needs to know which folder to resume.
+Finished runs stay finished, and unfinished ones are continued by the same call. A process that
+is killed is started again, and resumes from the newest checkpoint of its run. Runs are started
+on this machine (`Local`) or on a cluster (`dna.runs.sweeps.ray_cluster`).
 """
 
 import json
@@ -298,7 +298,7 @@ def drive(
             pool.stop()
             report(pool.tasks)
     if stop.asked:
-        raise Preempted(f"stopped by {stop.asked}; the same command with --resume goes on")
+        raise Preempted(f"stopped by {stop.asked}; the same command with --resume continues")
 
 
 def check(tasks: Sequence[Task]) -> None:
@@ -308,7 +308,7 @@ def check(tasks: Sequence[Task]) -> None:
         if of_these:
             first = of_these[0]
             where = f"{first.label} seed {first.seed}".strip()
-            message = first.message or f"`dna resume {typed(first.folder)}` goes on"
+            message = first.message or f"`dna resume {typed(first.folder)}` continues it"
             error = DnaError(
                 f"{len(of_these)} of {len(tasks)} runs {state}; {where}: {message}"
             )

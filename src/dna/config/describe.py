@@ -3,15 +3,20 @@
 python -m dna.config.describe > docs/settings.md
 """
 
+import ast
+import inspect
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dna.config.phases import PHASES, Linear
+from dna.config.phases import PHASES, Frozen, Linear
 from dna.config.run import Config
 
 _TYPES = {int: "integer", float: "number", str: "text"}
@@ -68,12 +73,34 @@ def sections() -> list[SettingsSection]:
 
 
 def description(model: type[BaseModel], field: str) -> str:
-    """Return a field's description, its own or that of the class it is inherited from."""
+    """Return the string below a field, in the model or in the class it is inherited from."""
     for base in model.__mro__:
-        info = getattr(base, "model_fields", {}).get(field)
-        if info is not None and info.description:
-            return " ".join(info.description.split())
+        if issubclass(base, Frozen) and field in _docstrings(base):
+            return _docstrings(base)[field]
     return ""
+
+
+@cache
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The string below each field of a class.
+
+    Pydantic can read them too (`use_attribute_docstrings`), but parses the source at import.
+    """
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(model))).body
+    except (OSError, TypeError):  # a class without source, such as one typed into a shell
+        return {}
+    found = {}
+    if isinstance(tree, ast.ClassDef):
+        for field, text in pairwise(tree.body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+            ):
+                found[field.target.id] = " ".join(str(text.value.value).split())
+    return found
 
 
 def markdown() -> str:

@@ -18,13 +18,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 class Frozen(BaseModel):
     """Base of all settings: immutable, strict about types, no unknown keys, no NaN."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Linear(Frozen):

@@ -33,7 +33,12 @@ def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str
     def look() -> dict[str, Any] | None:
         folder.check_free()
         check_unlocked(folder.path)
-        return None if how.restart else folder.finished(config, seed)
+        if how.restart:
+            return None
+        result = folder.finished(config, seed)
+        if result is None and folder.exists:
+            check_goes_on(folder)  # before the lock file is written into it
+        return result
 
     return on_rank_zero(how.world, look)
 

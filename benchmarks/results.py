@@ -18,8 +18,8 @@ from PIL import Image
 from dna.common.storage import write, write_json
 from dna.paper.claims.verdicts import COMPUTED
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.output import verdict_rows, verdicts
 from dna.paper.plan import SCALES, Limits
+from dna.paper.reproduce import verdict_rows, verdicts
 from dna.paper.results import Results
 from dna.paper.tables import head, markdown, tables
 from dna.runs.reproducibility import describe

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dna.paper.figures.layouts import draw
-from dna.paper.output import write_all
 from dna.paper.plan import Limits
+from dna.paper.reproduce import write_all
 from made_up import made
 
 ROOT = Path(__file__).parents[2]

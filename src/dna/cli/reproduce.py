@@ -80,9 +80,8 @@ def reproduce(
 
       dna reproduce mujoco --claims
     """
-    from dna.paper.output import folder_of
     from dna.paper.plan import Limits, cut
-    from dna.paper.reproduce import Watcher, Where, check_cut, summarize
+    from dna.paper.reproduce import Watcher, Where, check_cut, folder_of, summarize
     from dna.paper.reproduce import reproduce as run
 
     where = Where(runs, out)
@@ -128,8 +127,8 @@ def _print_plan(
     """Print runs, interactions, hours and disk; measurements are reported on stderr."""
     from dna.paper.costs import cost, cost_text, plan_rows, remembered, toy_cost
     from dna.paper.experiments import EXPERIMENTS
-    from dna.paper.output import folder_of
     from dna.paper.plan import planned
+    from dna.paper.reproduce import folder_of
 
     runs = planned(chosen, scale, limits)
     others = [(o, planned(o, scale, limits)) for o in EXPERIMENTS if o.name != chosen.name]

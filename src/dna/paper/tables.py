@@ -18,7 +18,8 @@ from dna.config import Config, Linear
 from dna.envs.benchmark_scores import atari_game, paper_table, procgen_game
 from dna.paper import toy
 from dna.paper.claims import noise
-from dna.paper.claims.kinds import mujoco_gaps, task_of, time_of
+from dna.paper.claims.kinds import mujoco_gaps, task_of
+from dna.paper.claims.measures import time_of
 from dna.paper.claims.uncertainty import (
     Sampled,
     interval,

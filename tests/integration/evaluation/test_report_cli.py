@@ -15,8 +15,8 @@ import pytest
 
 from dna.cli import main
 from dna.paper.experiments import ALSO, EXPERIMENTS, experiment
-from dna.paper.output import folder_of, write_all
 from dna.paper.plan import Limits
+from dna.paper.reproduce import folder_of, write_all
 from dna.paper.results import Results
 from made_up import made
 

@@ -7,9 +7,8 @@ import pytest
 from dna.common.errors import StorageFailure
 from dna.paper.claims.verdicts import Verdict
 from dna.paper.experiments import experiment
-from dna.paper.output import verdict_rows
 from dna.paper.plan import Limits, cut
-from dna.paper.reproduce import Where, all_verdicts
+from dna.paper.reproduce import Where, all_verdicts, verdict_rows
 
 CLAIM = "C078"
 

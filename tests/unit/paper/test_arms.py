@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dna.paper.claims.kinds import better, compared, score_of, spread_of, time_of
+from dna.paper.claims.kinds import better
+from dna.paper.claims.measures import compared, score_of, spread_of, time_of
 from dna.paper.experiments import experiment
 from dna.paper.published import games
 from dna.paper.results import RunResult

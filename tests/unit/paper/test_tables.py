@@ -9,9 +9,9 @@ import pytest
 
 from dna.common.intervals import iqm
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.output import write_all
 from dna.paper.plan import Limits
 from dna.paper.published import published, rainbow_atari5
+from dna.paper.reproduce import write_all
 from dna.paper.results import Results
 from dna.paper.tables import PROXY_CAPTION, as_csv, caption, head, markdown, tables
 from made_up import made

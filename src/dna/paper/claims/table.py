@@ -15,7 +15,6 @@ from dna.paper.claims.kinds import (
     best_updates,
     better,
     by_arm,
-    divergence_of,
     early_and_late,
     every,
     gain,
@@ -43,13 +42,13 @@ from dna.paper.claims.kinds import (
     smallest_loss,
     spread,
     still_rising,
-    time_of,
     time_ratio,
     total_above_rainbow,
     trained,
     wide_margin_57,
     widest_spread,
 )
+from dna.paper.claims.measures import divergence_of, time_of
 from dna.paper.claims.verdicts import Verdict
 from dna.paper.plan import Check
 from dna.paper.published import NOISE_RATIO, PROCGEN, PROCGEN_PPG, RAINBOW, ablation

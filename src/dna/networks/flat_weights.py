@@ -37,10 +37,10 @@ class FlatWeights:
 
     def span(self, which: Which) -> slice:
         """Return the range of these weights in θ."""
-        border, end = self.border, len(self.theta)
+        end = len(self.theta)
         return {
-            "policy": slice(0, border),
-            "value": slice(border, end),
+            "policy": slice(0, self.border),
+            "value": slice(self.border, end),
             "both": slice(0, end),
         }[which]
 

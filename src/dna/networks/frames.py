@@ -54,7 +54,8 @@ class Frames:
 
     def fill(self, planes: Tensor, index: Tensor) -> None:
         """Gather the frames of these rows into [K, B, H, W] and draw the time bar."""
-        agents, depth = self.age.shape[1], len(planes)
+        agents = self.age.shape[1]
+        depth = len(planes)
         t, a = index // agents, index % agents
         # Before the episode's first frame, that frame is repeated.
         back = torch.minimum(torch.arange(depth - 1, -1, -1)[:, None], self.age[t, a])

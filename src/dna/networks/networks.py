@@ -85,7 +85,8 @@ class Networks(nn.Module):
     def __init__(self, config: Config, obs: ObservationSpec, action: ActionSpec) -> None:
         super().__init__()
         norm = config.normalize_observation
-        self.obs, self.action = obs, action
+        self.obs = obs
+        self.action = action
         self.distribution = distribution(action)
         self.normalizer = None if norm is None else normalizer_for(obs)
         if norm is None:

@@ -179,7 +179,9 @@ class Preprocess(nn.Module):
 
     def __init__(self, spec: ObservationSpec, clip: float | None, gain: float) -> None:
         super().__init__()
-        self.spec, self.clip, self.gain = spec, clip, gain
+        self.spec = spec
+        self.clip = clip
+        self.gain = gain
         shape = spec.shape if clip is not None else ()
         self.register_buffer("shift", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape))
@@ -208,7 +210,8 @@ class Preprocess(nn.Module):
         The result has shape [B, H, W, C], whatever the memory order of the input.
         """
         x = torch.empty(obs.shape, device=obs.device)
-        shift, scale = self.shift * 255, self.scale / 255
+        shift = self.shift * 255
+        scale = self.scale / 255
         for part, out in zip(torch.split(obs, CACHED), torch.split(x, CACHED), strict=True):
             if self.clip is None:
                 torch.div(part, 255, out=out)
@@ -228,7 +231,9 @@ class Unpack(nn.Module):
 
     def __init__(self, spec: ObservationSpec, clip: float | None, gain: float) -> None:
         super().__init__()
-        self.spec, self.clip, self.gain = spec, clip, gain
+        self.spec = spec
+        self.clip = clip
+        self.gain = gain
         shape = (elements(spec),) if clip is not None else ()
         self.register_buffer("shift", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape))

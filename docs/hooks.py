@@ -1,4 +1,4 @@
-"""Hooks of the site: the page of commands is made from the command line itself."""
+"""MkDocs hooks: generate the page of commands from the command line itself."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ MARK = "<!-- every command, from `dna --help` -->"
 
 
 def on_page_markdown(markdown: str, **context: Any) -> str:
-    """Put the commands where the page asks for them."""
+    """Replace the marker on the page of commands."""
     return markdown.replace(MARK, commands()) if MARK in markdown else markdown
 
 
 def commands() -> str:
-    """Every verb with its words, examples, arguments and options, as Markdown."""
+    """Return every command with its help, examples, arguments and options as Markdown."""
     from dna.cli import app
 
     group: Any = get_command(app)
@@ -29,9 +29,9 @@ def commands() -> str:
 
 def _command(name: str, command: Any, parent: typer.Context) -> str:
     context = typer.Context(command, info_name=name, parent=parent)
-    words, examples = _apart(command.help or "")
+    description, examples = _split(command.help or "")
     usage = " ".join(["dna", name, *command.collect_usage_pieces(context)])
-    lines = [f"## dna {name}", words, f"```text\n{usage}\n```"]
+    lines = [f"## dna {name}", description, f"```text\n{usage}\n```"]
     if examples:
         lines.append("```console\n" + "\n".join(examples) + "\n```")
     rows = [record for p in command.params if (record := p.get_help_record(context))]
@@ -40,14 +40,16 @@ def _command(name: str, command: Any, parent: typer.Context) -> str:
     return "\n\n".join(lines)
 
 
-def _apart(text: str) -> tuple[str, list[str]]:
-    """Words, and the examples among them."""
+def _split(text: str) -> tuple[str, list[str]]:
+    """Separate the description of a command from its examples."""
     lines = [line.strip().removeprefix("Example: ") for line in text.splitlines()]
     examples = [line for line in lines if line.startswith("dna ")]
-    words = [line for line in lines if not line.startswith("dna ") and line != "Examples:"]
-    return "\n".join(words).strip(), examples
+    description = [
+        line for line in lines if not line.startswith("dna ") and line != "Examples:"
+    ]
+    return "\n".join(description).strip(), examples
 
 
 def _row(record: tuple[str, str]) -> str:
-    name, words = (text.replace("|", "\\|").replace("\n", " ") for text in record)
-    return f"| `{name}` | {words} |"
+    name, meaning = (text.replace("|", "\\|").replace("\n", " ") for text in record)
+    return f"| `{name}` | {meaning} |"

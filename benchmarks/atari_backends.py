@@ -1,9 +1,10 @@
-"""Steps per second of Atari backends: ours, ale-py's AtariVectorEnv, EnvPool.
+"""Compare the speed of Atari backends: this package, ale-py's AtariVectorEnv and EnvPool.
 
-All play the same games with 128 environments and random actions, a little each in turn, many
-times, so that what else happens on the machine hits all alike; what counts are the ratios.
-Ours hands out stacks of four with marks, the others plain stacks of four. Random play ends
-Breakout early and resets are dear, Pong goes on for long.
+Every backend plays the same games in 128 environments with random actions. The backends take
+short turns over many rounds, so that other load on the machine affects all of them equally;
+only the ratios are meaningful. This package returns stacks of four frames with action marks,
+the others plain stacks of four. With random actions, episodes of Breakout are short, so its
+expensive resets are frequent; those of Pong are long.
 
     python benchmarks/atari_backends.py --games Breakout,Pong --rounds 15
 """
@@ -23,12 +24,12 @@ from dna.config.environments import Atari
 from dna.envs import Making, make
 
 AGENTS = 128
-#: How to step a backend, and how to end it.
+#: Functions that step a backend and close it.
 Stepper = tuple[Callable[[np.random.Generator], Any], Callable[[], Any]]
 
 
 def ours(game: str, cores: int) -> Stepper:
-    """Worker processes over ALEInterface, as many as a run would take."""
+    """Worker processes of this package, as many as a run would start."""
     seeds = tuple(integer(0, "bench", agent) for agent in range(AGENTS))
     config = EnvConfig(id=f"ALE/{game}-v5", atari=Atari())
     env = make(config, Making(AGENTS, seeds, None))
@@ -37,7 +38,7 @@ def ours(game: str, cores: int) -> Stepper:
 
 
 def vector_env(game: str, cores: int) -> Stepper:
-    """ale-py's C++ threads."""
+    """AtariVectorEnv of ale-py, with C++ threads."""
     import gymnasium
     from ale_py.vector_env import AtariVectorEnv
 
@@ -57,7 +58,7 @@ def vector_env(game: str, cores: int) -> Stepper:
 
 
 def envpool_env(game: str, cores: int) -> Stepper:
-    """EnvPool's C++ threads, on an older emulator."""
+    """EnvPool, with C++ threads and an older emulator."""
     import envpool
 
     env = envpool.make(
@@ -75,7 +76,7 @@ def envpool_env(game: str, cores: int) -> Stepper:
 
 
 def measure(backend: Stepper, rng: np.random.Generator, steps: int) -> float:
-    """Steps of single environments per second."""
+    """Return the steps of single environments per second."""
     step, _ = backend
     start = time.perf_counter()
     for _ in range(steps):
@@ -84,7 +85,7 @@ def measure(backend: Stepper, rng: np.random.Generator, steps: int) -> float:
 
 
 def compare(game: str, rounds: int, steps: int) -> dict[str, list[float]]:
-    """Steps per second of every backend in every round."""
+    """Return the steps per second of every backend in every round."""
     cores = os.cpu_count() or 1
     makers = {"AtariVectorEnv": vector_env, "ours": ours, "EnvPool": envpool_env}
     backends = {name: maker(game, cores) for name, maker in makers.items()}

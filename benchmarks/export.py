@@ -1,10 +1,11 @@
-"""Runs played by torch and by their ONNX files: mean scores and largest differences.
+"""Compare the scores of runs played by torch and by their exported ONNX files.
 
     python benchmarks/export.py runs/a runs/b --episodes 100
     python benchmarks/export.py runs/own --allow-import
 
-Trains nothing. Deterministic play from the same seeds: scores are equal unless rounding flips
-a choice between two that are as good as equally likely, or the simulator amplifies last bits.
+Nothing is trained. Both play deterministically from the same seeds, so scores are equal unless
+rounding flips a choice between two almost equally likely actions, or the simulator amplifies
+differences in the last bits.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from dna.runs.policy import SavedPolicy
 
 
 def visited(policy: SavedPolicy, player: OnnxPolicy, steps: int, allow_import: bool) -> float:
-    """The largest difference of π's parameters over states that torch's policy visits."""
+    """Return the largest difference of π's parameters over states that torch's policy visits."""
     seeds = tuple(integer(0, "export", agent) for agent in range(4))
     vector = make(policy.env, Making(4, seeds, 1, allow_import))
     rng, worst = np.random.default_rng(0), 0.0
@@ -48,7 +49,7 @@ def visited(policy: SavedPolicy, player: OnnxPolicy, steps: int, allow_import: b
 
 
 def compare(run: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """One run both ways."""
+    """Play one run with torch and with ONNX."""
     episodes, allow = given.episodes, given.allow_import
     policy = load(run)
     file = to_onnx(policy, environment_interface(policy, allow_import=allow))
@@ -76,7 +77,7 @@ def compare(run: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command."""
+    """Print one line of JSON per run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--episodes", type=int, default=100)

@@ -1,7 +1,7 @@
-"""How the cost of an interaction grows with agents, horizon, width and epochs.
+"""Measure how the cost of an interaction grows with agents, horizon, width and epochs.
 
-Each is varied by itself around the MinAtar preset of DNA; sizes take turns, several times
-over, each in a process of its own. Writes JSON and a plot.
+Each setting is varied separately around the MinAtar preset of DNA. Every size runs in its own
+process, and the sizes take turns over several rounds. Writes JSON and a plot.
 
     python benchmarks/growth.py --out benchmarks/results/growth.json
 """
@@ -35,7 +35,7 @@ ROUNDS = 5
 
 
 def serve(key: str, size: int) -> None:
-    """One size, in a process of its own so that its memory is its own: a turn per line."""
+    """Measure one size in this process, whose peak memory is then its own; a turn per line."""
     base = next(case for case in cases("minatar") if case.name == "DNA")
     config = tweak(base.config, **{key: size})
     case = Case(f"{key}={size}", config, max(1, 16_384 // config.batch))
@@ -47,7 +47,7 @@ def serve(key: str, size: int) -> None:
 
 
 def measure(key: str) -> dict[str, Any]:
-    """Microseconds per interaction and peak memory, by size."""
+    """Return the microseconds per interaction and the peak memory of every size."""
     running = {
         size: Contestant(f"{key}={size}", [sys.executable, __file__, key, str(size)], {})
         for size in SIZES[key]
@@ -57,7 +57,7 @@ def measure(key: str) -> dict[str, Any]:
         for round_ in range(ROUNDS + 1):
             for size, contestant in running.items():
                 turn = contestant.ask()
-                if round_:  # the first warms up
+                if round_:  # the first is a warm-up
                     turns[size].append(turn)
     finally:
         for contestant in running.values():
@@ -100,7 +100,7 @@ def draw(found: dict[str, Any]) -> bytes:
 
 
 def main() -> None:
-    """Measure, write, draw."""
+    """Measure, write JSON, draw the plot."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/growth.json"))
     parser.add_argument("--plot", type=Path, default=Path("docs/img/growth.png"))

@@ -1,7 +1,7 @@
-"""Peak memory of PPG on Atari at the paper's size: 128 × 128, a replay of 32 rollouts.
+"""Measure the peak memory of PPG on Atari at the paper's size: 128 × 128, 32 rollouts.
 
-Goes through 32 rollouts and one auxiliary phase of a single epoch; the phases between are
-left out (0 epochs), because they need no more memory than the auxiliary one.
+The run collects 32 rollouts and performs one auxiliary phase with a single epoch. The other
+phases are left out (0 epochs), because they need no more memory than the auxiliary phase.
 
     python benchmarks/ppg_memory.py --out /some/folder
 """
@@ -19,10 +19,10 @@ from dna.runs.train import train
 
 
 def main() -> None:
-    """Run, and print the peak of resident memory."""
+    """Run PPG and print the peak resident memory."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--game", default="Breakout")
-    parser.add_argument("--out", type=Path, help="the run's folder [a temporary one]")
+    parser.add_argument("--out", type=Path, help="run folder [default: a temporary one]")
     args = parser.parse_args()
     config = for_environment(f"ALE/{args.game}-v5", "ppg")
     batch = config.agents * config.horizon * 32

@@ -1,7 +1,7 @@
-"""One run on one and on two ranks: interactions per second, in turns.
+"""Compare the interactions per second of one run on one and on two ranks.
 
-Every turn is a whole command, `dna train` or the same under torchrun, at the same global
-batch; the rate is that of its iterations, without the start-up and the first of them.
+The two take turns. Every turn is a complete command, `dna train` with or without torchrun, with
+the same global batch. The rate is that of its iterations, without start-up and the first one.
 
     python benchmarks/ranks.py --out benchmarks/results/ranks.json
 """
@@ -19,7 +19,7 @@ from typing import Any
 from dna.common.storage import write_json
 
 ROUNDS = 3
-#: Case → words of `dna train`. The second is the paper's network at a quarter of its agents.
+#: Case → arguments of `dna train`. The second is the paper's network with a quarter of its agents.
 CASES = {
     "CartPole, DNA": ["CartPole-v1", "--interactions", "20480"],
     "Breakout, DNA": [
@@ -34,7 +34,7 @@ CASES = {
 
 
 def rate(words: list[str], ranks: int, threads: int) -> float:
-    """Interactions per second of the iterations after the first."""
+    """Return the interactions per second of the iterations after the first."""
     start = [sys.executable, "-m"]
     if ranks > 1:
         start += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m"]
@@ -48,7 +48,7 @@ def rate(words: list[str], ranks: int, threads: int) -> float:
 
 
 def measure(words: list[str], rounds: int) -> dict[str, Any]:
-    """Rates of both, in turns, and their ratio in each round."""
+    """Return the rates of both, which take turns, and their ratio in each round."""
     cores = os.cpu_count() or 1
     found: dict[str, list[float]] = {"1": [], "2": []}
     for _ in range(rounds):
@@ -59,7 +59,7 @@ def measure(words: list[str], rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """All cases, or those that are named."""
+    """Measure all cases, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--rounds", type=int, default=ROUNDS)

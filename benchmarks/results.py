@@ -1,8 +1,8 @@
-"""Experiments that were really run → docs/results.md: tables, figures and verdicts.
+"""Write the tables, figures and verdicts of finished experiments to docs/results.md.
 
-`python benchmarks/results.py --take reproductions/tab04-small …` keeps what an experiment left
-behind (`results/<name>-<scale>.json`, `docs/img/<name>-<scale>*.png`); without it, the document
-is only written anew from what is kept. A test compares the two.
+`python benchmarks/results.py --take reproductions/tab04-small …` first copies the results of an
+experiment to `results/<name>-<scale>.json` and `docs/img/<name>-<scale>*.png`. Without `--take`,
+the document is only generated again from the stored results. A test checks that it is current.
 """
 
 import argparse
@@ -29,7 +29,7 @@ KEPT, IMAGES, DOCUMENT = Path("results"), Path("docs/img"), Path("docs/results.m
 
 
 def take(folder: Path) -> None:
-    """Keep an experiment: no paths of the machine it ran on."""
+    """Store the results of an experiment, without paths of the machine it ran on."""
     tree = json.loads((folder / "experiment.json").read_text())
     tree["hardware"] = sorted({hardware(Path(run["folder"])) for run in tree["runs"]})
     for run in tree["runs"]:
@@ -37,7 +37,7 @@ def take(folder: Path) -> None:
     cells = [json.loads(path.read_text()) for path in folder.glob("toy/*.json")]
     if cells:
         tree["toy_hours"] = sum(cell["seconds"] for cell in cells) / 3600
-        # Cells of the toy problem do not say where they were trained: take them there.
+        # Results of the toy problem do not record the machine: run --take on the same one.
         tree["hardware"] = [described(describe(torch.device("cpu"), None))]
     tree["rows"] = {name: (folder / name).read_text() for name in tree["tables"]}
     name = name_of(tree)
@@ -48,19 +48,19 @@ def take(folder: Path) -> None:
 
 
 def hardware(run: Path) -> str:
-    """`AMD EPYC, 2 cores, cpu; torch 2.13.0, Python 3.11.7`; empty where it was not kept."""
+    """`AMD EPYC, 2 cores, cpu; torch 2.13.0, Python 3.11.7`; empty if not recorded."""
     path = run / "machine.json"
     return described(json.loads(path.read_text())) if path.is_file() else ""
 
 
 def described(found: dict[str, Any]) -> str:
-    """Of `machine.json`, what speed depends on."""
+    """Return the entries of `machine.json` that the speed depends on."""
     where = f"{found['cpu']}, {found['cores']} cores, {found.get('gpu') or found['device']}"
     return f"{where}; torch {found['versions']['torch']}, Python {found['python']}"
 
 
 def smaller(data: bytes) -> bytes:
-    """A picture of lines needs no more than 128 colors."""
+    """Reduce a PNG to 128 colors, which is enough for a line plot."""
     if not data.startswith(b"\x89PNG"):
         return data
     buffer = io.BytesIO()
@@ -70,24 +70,24 @@ def smaller(data: bytes) -> bytes:
 
 
 def name_of(tree: dict[str, Any]) -> str:
-    """`fig13-small`, `fig13-small-2seeds`."""
+    """Return the name of stored results, such as `fig13-small` or `fig13-small-2seeds`."""
     return f"{tree['name']}-{tree['scale']}{Limits(**tree.get('cut', {}))}"
 
 
 def image(name: str, picture: str) -> str:
-    """The file of a picture in the documents."""
+    """Return the file name of a picture in docs/img."""
     return f"{name}{'' if picture == 'figure.png' else f'-{Path(picture).stem}'}.png"
 
 
 def command(tree: dict[str, Any]) -> str:
-    """What makes it again."""
+    """Return the command that repeats the experiment."""
     words = [f"dna reproduce {tree['alias']} --scale {tree['scale']}"]
     words += [f"--{key} {value}" for key, value in tree.get("cut", {}).items() if value]
     return " ".join(words)
 
 
 def kept() -> list[dict[str, Any]]:
-    """What was taken, in the paper's order; of one experiment, what counts most comes first."""
+    """Return all stored results in the paper's order; for one experiment, the best one first."""
     order = [one.name for one in EXPERIMENTS]
     found = [json.loads(path.read_text()) for path in sorted(KEPT.glob("*-*.json"))]
     found.sort(key=lambda tree: (order.index(tree["name"]), rank(tree)))
@@ -95,7 +95,7 @@ def kept() -> list[dict[str, Any]]:
 
 
 def rank(tree: dict[str, Any]) -> tuple[Any, ...]:
-    """The paper's scale before smaller ones, uncut before cut, then the larger cut."""
+    """Sort key: the paper's scale first, complete before limited ones, then the larger."""
     cut, interactions = tree.get("cut", {}), sum(run["interactions"] for run in tree["runs"])
     return (
         -SCALES.index(tree["scale"]),
@@ -107,7 +107,7 @@ def rank(tree: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def renewed(tree: dict[str, Any]) -> dict[str, Any]:
-    """The toy problem has no runs: what is kept of it can be judged and shown as of now."""
+    """Compute verdicts and tables of the toy problem again, which needs no runs."""
     extra = tree.get("extra", {})
     if "toy" not in extra:
         return tree
@@ -118,15 +118,15 @@ def renewed(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def section(tree: dict[str, Any]) -> str:
-    """One experiment: what it is, what it is not, and what came of it."""
+    """Return the section of one experiment: command, caveats, verdicts, tables, figures."""
     name = name_of(tree)
     lines = [f"### {tree['title']}", f"```console\n{command(tree)}\n```"]
-    said = tree.get("caption") or ("proxy: MinAtar, not the paper's games" * tree["proxy"])
-    if said:
-        lines.append(f"**{said[0].upper()}{said[1:]}.**")
+    caption = tree.get("caption") or ("proxy: MinAtar, not the paper's games" * tree["proxy"])
+    if caption:
+        lines.append(f"**{caption[0].upper()}{caption[1:]}.**")
     lines += [answers(tree["verdicts"])] if tree["verdicts"] else []
     lines += [size(tree)] if size(tree) else []
-    # What the caption says once need not stand above every table again.
+    # The caption above applies to all tables, so their own captions are removed.
     bold = re.compile(r"^\*\*.*\*\*$\n*", re.MULTILINE)
     for file, text in tree["rows"].items():
         lines += [f"*{Path(file).stem.replace('_', ' ')}*", bold.sub("", text)]
@@ -137,7 +137,7 @@ def section(tree: dict[str, Any]) -> str:
 
 
 def answers(rows: list[dict[str, str]]) -> str:
-    """What came of the claims of one experiment, where it is shown."""
+    """Return the table of claims and verdicts of one experiment."""
     cells = [
         {"claim": f"{row['id']}: {_cell(row['claim'])}"} | _verdict(row) | _found(row)
         for row in rows
@@ -146,8 +146,8 @@ def answers(rows: list[dict[str, str]]) -> str:
 
 
 def size(tree: dict[str, Any]) -> str:
-    """Runs, seeds, hours and hardware, and what was planned and not made."""
-    runs = list({run["digest"]: run for run in tree["runs"]}.values())  # studies may share one
+    """Return a line with runs, seeds, hours, hardware and the number of missing runs."""
+    runs = list({run["digest"]: run for run in tree["runs"]}.values())  # studies may share runs
     parts = []
     if runs:
         longest = max(run["interactions"] for run in runs)
@@ -164,8 +164,8 @@ def size(tree: dict[str, Any]) -> str:
 
 
 def not_run(trees: list[dict[str, Any]]) -> str:
-    """Experiments of which nothing is kept, or nothing of the paper's size."""
-    known = {tree["name"]: tree for tree in reversed(trees)}  # the first counts
+    """List the experiments that were not run at all, or not at the paper's size."""
+    known = {tree["name"]: tree for tree in reversed(trees)}  # the first one wins
     lines = []
     for one in EXPERIMENTS:
         tree = known.get(one.name)
@@ -179,10 +179,10 @@ def not_run(trees: list[dict[str, Any]]) -> str:
 
 
 def claims(trees: list[dict[str, Any]]) -> str:
-    """All claims: of the experiments above, or as they are without runs."""
+    """Return the verdicts on all claims, including those that need no runs."""
     names = [tree["name"] for tree in trees]
     seen: dict[str, dict[str, str]] = {}
-    for tree in trees:  # of several of one experiment, the first counts
+    for tree in trees:  # the first one of an experiment wins
         several = names.count(tree["name"]) > 1
         for row in tree["verdicts"]:
             seen.setdefault(row["id"], _sourced(row, tree) if several else row)
@@ -203,7 +203,7 @@ def claims(trees: list[dict[str, Any]]) -> str:
 
 
 def _sourced(row: dict[str, str], tree: dict[str, Any]) -> dict[str, str]:
-    """A verdict that names what it is from, unless it needed no runs."""
+    """Add the source to the note of a verdict, unless the verdict needs no runs."""
     words = [row["note"]] + [f"from {name_of(tree)}"] * (row["note"] != COMPUTED)
     return row | {"note": "; ".join(filter(None, words))}
 
@@ -222,7 +222,7 @@ def _cell(text: str) -> str:
 
 
 def document(text: str) -> str:
-    """The document with its generated part as it should be."""
+    """Return the document with its generated part replaced."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     trees = kept()
@@ -232,7 +232,7 @@ def document(text: str) -> str:
 
 
 def main() -> None:
-    """Take, then write."""
+    """Store new results, then write the document."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--take", type=Path, nargs="*", default=[])
     for folder in parser.parse_args().take:

@@ -1,8 +1,8 @@
-"""The pages of `dna report` and `dna watch` → docs/img: real runs, in Debian's Chromium.
+"""Take screenshots of `dna report` and `dna watch` for docs/img, with Debian's Chromium.
 
 `make screenshots` trains CartPole with `--noise` for a few minutes: three seeds for the report,
-one more that is watched while it trains. The experiment's page is that of the toy problem as it
-is kept in results/. Each is taken on a wide screen and on a phone, light and dark.
+and one that is watched while it trains. The page of an experiment shows the toy problem, from
+its results in results/. Each page is taken on a wide screen and on a phone, light and dark.
 """
 
 import argparse
@@ -30,18 +30,18 @@ DNA = [sys.executable, "-m", "dna"]
 TRAIN = [*DNA, "train", "CartPole-v1", "--noise", "noise.every=1", "--quiet"]
 INTERACTIONS, SEEDS, LINES = 50_000, 3, 40
 WIDE, PHONE = 1280, 390
-#: Pixels of a phone's page that stand above each other; the rest goes beside.
+#: Height of a column and width of the gap, when a phone's page is split into columns.
 STRIP, BETWEEN = 2000, 24
-#: Colors of a picture; so many of them are its commonest, unchanged.
+#: Colors of a picture, and how many of them are its most frequent ones, unchanged.
 COLORS, FLAT = 128, 32
-#: Where a phone's page may be cut: above a section or a chart, never through it.
+#: Positions at which a phone's page may be split: above a section or a chart.
 TOPS = """() => [...document.querySelectorAll(
   "section, .chart + .chart, .wide + .grid-of-charts, .picture + .picture")].map(
   (one) => Math.floor(one.getBoundingClientRect().top + scrollY - 6))"""
 
 
 def main() -> None:
-    """Train, then take every picture."""
+    """Train, then take all screenshots."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=IMAGES)
     parser.add_argument("--only", choices=("report", "watch", "experiment"))
@@ -60,7 +60,7 @@ def main() -> None:
 
 @contextmanager
 def report(root: Path) -> Iterator[str]:
-    """The page of finished seeds, evaluated."""
+    """Provide the report of finished and evaluated seeds."""
     for seed in range(SEEDS):
         words = ["--interactions", str(INTERACTIONS), "--seed", str(seed)]
         call(*TRAIN, *words, "--out", str(root / "runs" / f"seed{seed}"))
@@ -71,7 +71,7 @@ def report(root: Path) -> Iterator[str]:
 
 @contextmanager
 def watch(root: Path) -> Iterator[str]:
-    """The live page of a run that trains, once it has something to show."""
+    """Provide the live page of a training run, once it has data to show."""
     run = root / "watched"
     words = ["--interactions", str(4 * INTERACTIONS), "--out", str(run)]
     with process(*TRAIN, *words) as training:
@@ -80,23 +80,23 @@ def watch(root: Path) -> Iterator[str]:
             assert watching.stdout is not None
             found = re.search(r"http://\S+", watching.stdout.readline())
             if found is None:
-                raise SystemExit("`dna watch` said no address")
+                raise SystemExit("`dna watch` printed no address")
             until(training, run, LINES)
             yield found[0]
 
 
 def until(training: "subprocess.Popen[str]", run: Path, lines: int) -> None:
-    """Wait for so many lines of a run's log."""
+    """Wait until the metrics of a run have this many lines."""
     log = run / "metrics.jsonl"
     while not (log.is_file() and log.read_bytes().count(b"\n") >= lines):
         if training.poll() is not None:
-            raise SystemExit("the run that was to be watched has ended")
+            raise SystemExit("the run ended before its page could be taken")
         time.sleep(0.2)
 
 
 @contextmanager
 def experiment(root: Path) -> Iterator[str]:
-    """The page of an experiment, as it was kept."""
+    """Provide the page of an experiment from its stored results."""
     tree = json.loads((KEPT / "fig01-small.json").read_text())
     folder = root / "experiment"
     for name, rows in tree.pop("rows").items():
@@ -112,13 +112,13 @@ ADDRESSES = {"report": report, "watch": watch, "experiment": experiment}
 
 
 def call(*words: str) -> None:
-    """A command that must succeed."""
+    """Run a command that must succeed."""
     subprocess.run(words, check=True)
 
 
 @contextmanager
 def process(*words: str) -> Iterator["subprocess.Popen[str]"]:
-    """A command beside us, until we are done with it."""
+    """Run a command in the background for the duration of the context."""
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as started:
         try:
             yield started
@@ -127,7 +127,7 @@ def process(*words: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def take(browser: Browser, address: str, kind: str, out: Path) -> None:
-    """One page on both screens, light and dark."""
+    """Take one page at both widths, light and dark."""
     for width in (WIDE, PHONE):
         for theme in ("light", "dark"):
             context = browser.new_context(
@@ -144,7 +144,7 @@ def take(browser: Browser, address: str, kind: str, out: Path) -> None:
 
 
 def shot(page: Page, width: int) -> Image.Image:
-    """The page down to the end of its gradient noise, or its own; a phone's in strips."""
+    """Return the page down to its gradient noise or its end; on a phone, in columns."""
     last = page.locator("#noise") if page.locator("#noise").count() else page.locator("main")
     box = last.bounding_box()
     assert box is not None
@@ -156,7 +156,7 @@ def shot(page: Page, width: int) -> Image.Image:
 
 
 def packed(picture: Image.Image) -> bytes:
-    """Few colors: those of grounds, lines and chips as they are, letters' edges nearly so."""
+    """Encode as PNG with few colors; backgrounds and lines are exact, edges of text nearly."""
     red, green, blue = (np.asarray(band).astype(np.int64) for band in picture.split())
     pixels = red << 16 | green << 8 | blue
     found, where, counts = np.unique(pixels, return_inverse=True, return_counts=True)
@@ -174,7 +174,7 @@ def packed(picture: Image.Image) -> bytes:
 
 
 def strips(whole: Image.Image, cuts: list[int]) -> Image.Image:
-    """A long picture in pieces of about the same height, side by side."""
+    """Split a tall picture into columns of about the same height."""
     height = whole.height / -(-whole.height // STRIP)
     places = [0]
     while cuts and whole.height - places[-1] > STRIP:

@@ -1,7 +1,7 @@
-"""Eight seeds: a process each, or all in one process with batched weights?
+"""Compare eight seeds in a process each with eight seeds batched in one process.
 
-For an environment: seconds of one run alone, of eight runs as `dna train --seeds 8` makes
-them, and microseconds of a compiled update for one seed and for eight at once (`vmap`).
+For each environment, measures the seconds of a single run and of `dna train --seeds 8`, and the
+microseconds of a compiled update for one seed and for eight at once (`vmap`).
 
     python benchmarks/seeds.py --out benchmarks/results/seeds.json
 """
@@ -31,12 +31,12 @@ from dna.networks.networks import Networks
 
 SEEDS, ROUNDS = 8, 5
 OPTIONS = _options(torch.device("cpu"))
-#: Interactions of whole runs; None: only updates are timed (compiling would be most of it).
+#: Interactions of whole runs; None times only updates, because compilation would dominate.
 CASES = {"HalfCheetah-v5": None, "MinAtar/Breakout-v1": 65_536}
 
 
 def seconds_of(env_id: str, seeds: int, interactions: int) -> float:
-    """Wall-clock of the whole command, start-up included."""
+    """Return the wall-clock time of the whole command, including start-up."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "dna", "train", env_id, "--seeds", str(seeds)]
         words += ["--interactions", str(interactions), "--out", folder, "--quiet"]
@@ -46,7 +46,7 @@ def seconds_of(env_id: str, seeds: int, interactions: int) -> float:
 
 
 def whole_runs(env_id: str, interactions: int) -> dict[str, Any]:
-    """One seed and eight at once, in turns."""
+    """Time one seed and eight seeds, which take turns."""
     seconds_of(env_id, 1, interactions)  # fills the compiler's cache
     alone, eight = [], []
     for _ in range(ROUNDS):
@@ -63,7 +63,7 @@ def whole_runs(env_id: str, interactions: int) -> dict[str, Any]:
 
 
 def update(env_id: str, seeds: int) -> float:
-    """Microseconds of one compiled update of every seed's value network."""
+    """Return the microseconds of one compiled update of the value networks of all seeds."""
     config = for_environment(env_id)
     step, data = prepared(config)
     state = step._state()
@@ -79,11 +79,11 @@ def update(env_id: str, seeds: int) -> float:
 
 
 def prepared(config: Config) -> tuple[CompiledStep, Batch]:
-    """A step of the value phase, and rows for it."""
+    """Return a compiled step of the value phase and its mini-batch."""
     env = make(config.env, Making(1, (0,)))
     networks = Networks(config, env.observation, env.action)
     phase = next(phase for phase in config.phases if phase.kind == "value")
-    walked = MOST_STEPS if env.observation.kind == "vector" else 1  # as a run does it
+    walked = MOST_STEPS if env.observation.kind == "vector" else 1  # as in a run
     step = CompiledStep(phase, networks, FlatWeights(networks), walked)
     rows = walked * phase.sgd.minibatch
     obs = torch.from_numpy(env.reset()).expand(rows, *env.observation.shape).clone()
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
     found: dict[str, Any] = {}
-    warnings.simplefilter("ignore")  # vmap's, of rules it lacks: that is part of its cost
+    warnings.simplefilter("ignore")  # vmap warns of missing batching rules; part of its cost
     for env_id, interactions in CASES.items():
         found[env_id] = {} if interactions is None else whole_runs(env_id, interactions)
         for threads in (1, 2):

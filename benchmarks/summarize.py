@@ -1,8 +1,8 @@
-"""Finished run folders → a small CSV (thinned curves with digests) and a Markdown table.
+"""Summarize finished runs as a small CSV (thinned curves with digests) and a Markdown table.
 
-`python benchmarks/summarize.py --at 409600 1000000 --csv results/x.csv RUN…` prints, for each
-environment and algorithm, the score of the last 100 episodes at those interactions: mean and
-standard error over the seeds.
+`python benchmarks/summarize.py --at 409600 1000000 --csv results/x.csv RUN…` prints the score of
+the last 100 episodes after these numbers of interactions, for each environment and algorithm, as
+mean and standard error over seeds.
 """
 
 import argparse
@@ -20,13 +20,13 @@ POINTS = 40
 
 
 def rows(run: RunFolder) -> list[dict[str, Any]]:
-    """The run's metrics."""
+    """Read the metrics of a run."""
     lines = (run.path / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def score_at(run: RunFolder, interactions: int) -> float:
-    """The score of the first iteration that has taken so many interactions."""
+    """Return the score of the first iteration that reaches this number of interactions."""
     for row in rows(run):
         if row["interactions"] >= interactions:
             return float(row["score"])
@@ -34,7 +34,7 @@ def score_at(run: RunFolder, interactions: int) -> float:
 
 
 def write_csv(runs: list[RunFolder], path: Path, points: list[int]) -> None:
-    """About forty points of each curve, and those of the table."""
+    """Keep about forty points of each curve, and those of the table."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["env", "algorithm", "seed", "digest", "interactions", "score"])
@@ -53,7 +53,7 @@ def write_csv(runs: list[RunFolder], path: Path, points: list[int]) -> None:
 
 
 def main() -> None:
-    """Group, average, print."""
+    """Group the runs, average them and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--at", nargs="+", type=int, required=True)

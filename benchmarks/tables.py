@@ -1,4 +1,4 @@
-"""The figures in benchmarks/results as the tables of docs/performance.md, put in their place.
+"""Write the measurements in benchmarks/results as tables to docs/performance.md.
 
 python benchmarks/tables.py
 """
@@ -11,9 +11,9 @@ from dna.common.storage import write
 
 
 def table(found: dict[str, Any]) -> str:
-    """One family."""
+    """Return the table of one benchmark family."""
     lines = [
-        "| case | who | interactions/s (range) | ours is … × | of limit | memory + workers |",
+        "| case | library | interactions/s (range) | speed-up | of limit | memory + workers |",
         "|---|---|--:|--:|--:|--:|",
     ]
     for case in found["cases"]:
@@ -25,7 +25,7 @@ def table(found: dict[str, Any]) -> str:
             workers = f" + {case['workers'] / 1e9:.2f}" if case["workers"] else ""
             cells = [
                 case["name"] if ours else "",
-                "**ours**" if ours else who,
+                "**ppo-dna**" if ours else who,
                 f"{rate['median']:,.0f} ({rate['min']:,.0f}–{rate['max']:,.0f})",
                 "" if ratio is None else _spread(ratio, "{:.2f}"),
                 _spread(limit, "{:.0f}") + " %" if ours else "",
@@ -35,20 +35,22 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def beside(found: dict[str, Any]) -> str:
-    """Time of the paper's algorithms, and cases set beside a peer's other work."""
+def comparisons(found: dict[str, Any]) -> str:
+    """Return the relative times of the paper's algorithms, and the speed-up over peers' PPO."""
     lines = []
     timed = [case for case in found["cases"] if case["paper_hours"]]
     if timed:
         hours = timed[0]["paper_hours"]
-        lines += ["| algorithm | time, DNA being 4 (range) | paper |", "|---|--:|--:|"]
+        lines += ["| algorithm | relative time, DNA = 4 (range) | paper |", "|---|--:|--:|"]
         for case in timed:
             time = {key: hours * value for key, value in case["time"].items()}
             row = f"| {case['name']} | {_spread(time, '{:.2f}')} | {case['paper_hours']} |"
             lines.append(row)
     for case in found["cases"]:
         for who, ratio in case["beside"].items():
-            lines.append(f"{case['name']} is {_spread(ratio, '{:.2f}')} times {who}'s PPO.")
+            lines.append(
+                f"{case['name']} is {_spread(ratio, '{:.2f}')} times as fast as {who}'s PPO."
+            )
     return "\n".join(lines)
 
 
@@ -58,7 +60,7 @@ def _spread(numbers: dict[str, float], form: str) -> str:
 
 
 def split(found: dict[str, Any]) -> str:
-    """Where the time goes."""
+    """Return the share of time of each part of an iteration."""
     parts = dict.fromkeys(part for case in found["cases"] for part in case["split"])
     head = "| case | " + " | ".join(parts) + " |"
     lines = [head, "|---" + "|--:" * len(parts) + "|"]
@@ -69,9 +71,9 @@ def split(found: dict[str, Any]) -> str:
 
 
 def seeds(found: dict[str, Any]) -> str:
-    """A process per seed, and batched weights."""
+    """Return the tables that compare one process per seed with batched weights."""
     lines = [
-        "| | one seed | eight at once | eight solo runs take … × as long |",
+        "| | one seed | eight at once | time of eight single runs / eight at once |",
         "|---|--:|--:|--:|",
     ]
     for name, one in found.items():
@@ -100,7 +102,7 @@ def seeds(found: dict[str, Any]) -> str:
 
 
 def growth(found: dict[str, Any]) -> str:
-    """One row per setting."""
+    """Return the growth table, one row per setting."""
     lines = ["| | µs per interaction | peak memory, MB |", "|---|---|---|"]
     for key, sizes in found.items():
         costs = ", ".join(f"{size}: {one['microseconds']:.0f}" for size, one in sizes.items())
@@ -110,20 +112,20 @@ def growth(found: dict[str, Any]) -> str:
 
 
 def blocks(folder: Path) -> dict[str, str]:
-    """Name → Markdown, of every file that is there."""
+    """Return the name and Markdown of every result file that exists."""
     made = {}
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
         if path.stem in ("seeds", "growth"):
             made[path.stem] = (seeds if path.stem == "seeds" else growth)(found)
         elif "cases" in found:
-            parts = [table(found), beside(found), "Percent of the time:", split(found)]
+            parts = [table(found), comparisons(found), "Percent of the time:", split(found)]
             made[path.stem] = "\n\n".join(part for part in parts if part)
     return made
 
 
 def main() -> None:
-    """Put the tables between their marks in the document."""
+    """Replace the tables between their markers in the document."""
     document = Path("docs/performance.md")
     text = document.read_text()
     for name, block in blocks(Path("benchmarks/results")).items():

@@ -20,7 +20,7 @@ import torch
 from dna.agents.hub import load
 from dna.common.randomness import integer
 from dna.envs import Making, make
-from dna.envs.guard import close
+from dna.envs.protocol import close
 from dna.evaluation.evaluate import Playing, evaluate
 from dna.evaluation.export.onnx_file import OnnxPolicy, environment_interface, to_onnx
 from dna.runs.policy import SavedPolicy

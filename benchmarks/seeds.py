@@ -26,8 +26,7 @@ from dna.config import Config
 from dna.config.presets import for_environment
 from dna.envs import Making, make
 from dna.networks.batch import Batch
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 
 SEEDS, ROUNDS = 8, 5
 OPTIONS = _options(torch.device("cpu"))

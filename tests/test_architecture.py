@@ -17,10 +17,10 @@ FILES = sorted(SOURCE.rglob("*.py"))
 OWNERS = {
     "typer": {"cli"},
     "rich": {"cli"},
-    "tensorboard": {"runs/trackers"},
-    "torch.utils.tensorboard": {"runs/trackers"},
-    "wandb": {"runs/trackers"},
-    "trackio": {"runs/trackers"},
+    "tensorboard": {"runs/sinks"},
+    "torch.utils.tensorboard": {"runs/sinks"},
+    "wandb": {"runs/sinks"},
+    "trackio": {"runs/sinks"},
     "gymnasium": {"envs", "evaluation/evaluate", "cli"},
     "matplotlib": {"evaluation/plots", "paper/figures"},
     "av": {"evaluation/film"},
@@ -32,7 +32,7 @@ OWNERS = {
     "onnxscript": {"evaluation/export"},
     "torch.onnx": {"evaluation/export"},
     "huggingface_hub": {"agents/hub"},
-    "PIL": {"evaluation/film", "evaluation/film_panel"},
+    "PIL": {"evaluation/film"},
 }
 #: Public names of modules in rooms; they import what they name and nothing else.
 ALIASES = {"callbacks", "hub", "noise_scale", "phases"}

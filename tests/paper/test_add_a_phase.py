@@ -11,8 +11,7 @@ from dna.config import SGD
 from dna.config.presets import preset
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.batch import Experience
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 
 TEXT = (Path(__file__).parents[2] / "docs" / "add-a-phase.md").read_text()
 

@@ -10,8 +10,7 @@ from dna.config.presets import preset
 from dna.envs.benchmark_scores import games, paper_table
 from dna.paper.experiments import EXPERIMENTS, claims, experiment
 from dna.paper.experiments import NOISE_SETTINGS as NOISE
-from dna.paper.plan import SCALES, Limits, is_proxy, planned
-from dna.paper.suites import MUJOCO, REFERENCE
+from dna.paper.plan import MUJOCO, REFERENCE, SCALES, Limits, is_proxy, planned
 
 LABELS = Path(__file__).with_name("labels.txt").read_text().split()
 ALIASES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dna.paper.figures.layouts import draw
+from dna.paper.figures import draw
 from dna.paper.plan import Limits
 from dna.paper.reproduce import write_all
 from made_up import made

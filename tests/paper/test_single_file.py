@@ -18,7 +18,7 @@ from dna.algorithm.engine import EagerStep, run_phase
 from dna.algorithm.returns import estimate
 from dna.common.timing import Clock
 from dna.config.overrides import tweak
-from dna.networks.flat_weights import FlatWeights
+from dna.networks.networks import FlatWeights
 from dna.networks.normalizers import RewardNormalizer
 from helpers import collector, tiny
 

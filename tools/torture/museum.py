@@ -193,7 +193,7 @@ EXHIBITS = [
     ),
     Exhibit(
         "a dead environment is a bare error",
-        "envs/guard.py",
+        "envs/protocol.py",
         "isinstance(error, Exception | SystemExit) and not isinstance(error, DnaError):",
         "isinstance(error, DnaError):",
         "tests/contract/envs/test_environments.py",

@@ -28,8 +28,7 @@ from dna.config import AnyPhase, Config
 from dna.distributed.launch import check_divides
 from dna.distributed.world import SOLO, World
 from dna.networks.batch import Batch
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 
 #: Adam's decay rates, the defaults of `torch.optim.Adam`.
 BETA1 = 0.9

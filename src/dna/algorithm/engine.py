@@ -19,8 +19,7 @@ from dna.common.timing import Clock
 from dna.config import AnyPhase, resolve
 from dna.distributed.world import SOLO, World
 from dna.networks.batch import Batch, Experience, minibatches
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 
 #: Called with a phase's frozen data before its first step; returns metrics to log.
 Probe = Callable[[AnyPhase, Experience, float], dict[str, float]]

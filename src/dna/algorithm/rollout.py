@@ -2,7 +2,8 @@
 
 Only the policy is evaluated at each step; values are computed for the whole rollout afterwards
 (`returns.estimate`). Scores are raw rewards summed over whole episodes, whatever normalization
-and penalty do to the rewards that are learned from.
+and penalty do to the rewards that are learned from. PPG keeps the rollouts of its last N_π
+iterations in a `Replay`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,16 +18,71 @@ from torch import Tensor
 from dna.algorithm.episodes import RankScores, Scores
 from dna.common.errors import NonFinite
 from dna.common.randomness import generator
+from dna.common.tensor_files import under
 from dna.common.timing import Clock
 from dna.config import Config
 from dna.distributed.collectives import sum_over_ranks
 from dna.distributed.shard import ALONE, Share
 from dna.envs import Array, State, Step, VectorEnv
 from dna.networks.actors import make_actor
-from dna.networks.batch import Rollout
-from dna.networks.frames import Frames, FrameWriter, ObservationWriter
+from dna.networks.batch import Experience, Rollout
+from dna.networks.frames import Frames, FrameWriter, JoinedRollouts, ObservationWriter
 from dna.networks.networks import Networks
 from dna.networks.normalizers import RewardNormalizer
+
+#: Columns that the auxiliary phase reads besides observations; others are not kept.
+COLUMNS = ("v_targ", "weight")
+
+
+class Replay:
+    """The last rollouts, up to `length`, cleared after the auxiliary phase."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.rollouts: list[Experience] = []
+
+    def add(self, experience: Experience) -> None:
+        """Add a rollout and drop the oldest beyond N_π."""
+        if self.length:
+            columns = {name: experience[name] for name in COLUMNS}
+            kept = Experience(experience.obs, columns, experience.share)
+            self.rollouts = [*self.rollouts, kept][-self.length :]
+
+    def experience(self, rollouts: int) -> Experience:
+        """Return the rows of the last so many rollouts; observations are not copied."""
+        last = self.rollouts[-rollouts:]
+        columns = {name: torch.cat([part[name] for part in last]) for name in COLUMNS}
+        parts = tuple(part.obs for part in last if not isinstance(part.obs, JoinedRollouts))
+        return Experience(JoinedRollouts(parts), columns, last[0].share)
+
+    def clear(self) -> None:
+        """Drop all rollouts."""
+        self.rollouts = []
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors of a checkpoint."""
+        return {
+            f"{index}/{name}": tensor
+            for index, rollout in enumerate(self.rollouts)
+            for name, tensor in _tensors(rollout).items()
+        }
+
+    def load(self, rollouts: Mapping[int, dict[str, Tensor]], share: Share = ALONE) -> None:
+        """Restore the rollouts whose tensors `state` returned, by index."""
+        self.rollouts = [_rollout(tensors, share) for tensors in rollouts.values()]
+
+
+def _tensors(rollout: Experience) -> dict[str, Tensor]:
+    obs = {"obs": rollout.obs} if isinstance(rollout.obs, Tensor) else {}
+    if isinstance(rollout.obs, Frames):
+        obs = {f"frames/{k}": v for k, v in rollout.obs.state().items()}
+    return obs | rollout.columns
+
+
+def _rollout(tensors: dict[str, Tensor], share: Share) -> Experience:
+    frames = under(tensors, "frames")
+    columns = {name: tensors[name] for name in COLUMNS}
+    return Experience(Frames.load(frames) if frames else tensors["obs"], columns, share)
 
 
 class RepeatedAction:

@@ -255,7 +255,7 @@ def _train(
     from dna.distributed.world import join
     from dna.runs.metrics import Sink
     from dna.runs.setup import How
-    from dna.runs.trackers import Tracker
+    from dna.runs.sinks import Tracker
     from dna.runs.train import train as train_run
 
     with join(given.get("device") or "auto", given["env_timeout"]) as world:

@@ -26,8 +26,18 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from dna.common.errors import BadInput, EnvironmentFailure
 from dna.config import EnvConfig
 from dna.envs import mujoco
-from dna.envs.guard import check_finite, close, guard, unsaveable
-from dna.envs.protocol import ALL, Array, Factory, Making, State, Step
+from dna.envs.protocol import (
+    ALL,
+    Array,
+    Factory,
+    Making,
+    State,
+    Step,
+    check_finite,
+    close,
+    guard,
+    unsaveable,
+)
 from dna.envs.spaces import (
     Codec,
     Observer,

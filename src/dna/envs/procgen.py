@@ -23,9 +23,8 @@ from dna.config import EnvConfig
 from dna.config import Procgen as ProcgenConfig
 from dna.config.environments import PROCGEN
 from dna.envs.atari.workers import cores
-from dna.envs.guard import guard, one_line, unsaveable
 from dna.envs.gym import VectorAdapter
-from dna.envs.protocol import Array, Making, State
+from dna.envs.protocol import Array, Making, State, guard, one_line, unsaveable
 from dna.envs.spaces import ObservationCodec, Observer
 
 #: Game → its distributions of levels other than easy and hard.

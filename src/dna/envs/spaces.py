@@ -3,7 +3,7 @@
 Observations: a `Box` of three axes with few channels is an image (the first or the last axis
 is the channel, the smaller one decides), any other `Box` is flattened to a vector; `Discrete`,
 `MultiDiscrete` and `MultiBinary` become one-hot vectors; `Dict`s and action masks are packed
-into rows of bytes (`dna.envs.packing`). Actions: `Discrete`, `MultiDiscrete`, `MultiBinary`,
+into rows of bytes (`dna.envs.specs`). Actions: `Discrete`, `MultiDiscrete`, `MultiBinary`,
 `Box`, and `Dict`s of these; choices and real numbers together are a hybrid action.
 
 A mask is `info["action_mask"]` (`dna.envs.gym` puts the result of `action_masks()` there), or
@@ -21,7 +21,7 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
 from dna.common.errors import BadInput
-from dna.envs import packing
+from dna.envs import specs
 from dna.envs.protocol import VectorEnv
 from dna.envs.specs import MASK, ActionSpec, Dtype, ObservationSpec, Part
 
@@ -138,7 +138,7 @@ class PackedCodec:
             parts.append(Part(MASK, "mask", (sum(self.choices),), "bool"))
         self.spec = ObservationSpec.pack(parts)
         self.maskless = bool(self.choices) and not self.spec.masked
-        self.spans = packing.spans(self.spec)
+        self.spans = specs.spans(self.spec)
 
     def empty(self, agents: int) -> Array:
         """A buffer for one observation of each agent."""
@@ -190,11 +190,11 @@ class PackedCodec:
 
     def numbers(self, rows: Array) -> Array:
         """The numbers in these rows that must be finite."""
-        return packing.numbers(self.spec, rows)
+        return specs.numbers(self.spec, rows)
 
     def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
         """Which choices are legal [B, C]; None: every choice is always legal."""
-        return packing.legal(self.spec, rows)
+        return specs.legal(self.spec, rows)
 
 
 Observer = ObservationCodec | PackedCodec

@@ -1,12 +1,16 @@
-"""Specs of observations and actions: kinds and shapes, to and from JSON.
+"""Specs of observations and actions: kinds and shapes, to and from JSON, and packed rows.
 
 The only description of spaces that networks, distributions and saved policies use; the
-conversion from Gymnasium's spaces is in `dna.envs.spaces`.
+conversion from Gymnasium's spaces is in `dna.envs.spaces`. Dict observations and action masks
+are packed into rows of bytes, which the functions at the end read with numpy.
 """
 
 import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 Dtype = Literal["uint8", "bool", "float32"]
 #: Packed rows are padded to a multiple of this many bytes, so that floats are aligned.
@@ -47,7 +51,7 @@ class ObservationSpec:
     """`image`: [H, W, C], channels last whatever the environment's order; `vector`: [D].
 
     `packed`: rows of bytes with several parts one after the other, floats first: the entries
-    of a Dict space, and which choices are legal (`dna.envs.packing` reads them).
+    of a Dict space, and which choices are legal (`dna.envs.specs` reads them).
     """
 
     kind: Literal["vector", "image", "packed"]
@@ -140,3 +144,55 @@ class ActionSpec:
     def width(self) -> int:
         """Columns of an action's row: one per choice or real number."""
         return len(self.choices) + self.numbers
+
+
+Array = npt.NDArray[Any]
+
+
+def spans(spec: ObservationSpec) -> dict[Part, slice]:
+    """Part → its bytes in a row."""
+    found = {}
+    start = 0
+    for part in spec.parts:
+        found[part] = slice(start, start + part.bytes)
+        start += part.bytes
+    return found
+
+
+def columns(spec: ObservationSpec) -> dict[str, tuple[Part, slice]]:
+    """Entry → its part and its columns in the output of `Unpack` and `numbers`."""
+    found = {}
+    start = 0
+    for part in spec.entries:
+        found[part.name] = (part, slice(start, start + part.elements))
+        start += part.elements
+    return found
+
+
+def elements(spec: ObservationSpec) -> int:
+    """Total number of elements in the entries of a row."""
+    return sum(part.elements for part in spec.entries)
+
+
+def divisors(spec: ObservationSpec) -> npt.NDArray[np.float64]:
+    """255 where an element is a pixel or another byte, else 1."""
+    parts = [np.full(p.elements, 255.0 if p.dtype == "uint8" else 1.0) for p in spec.entries]
+    return np.concatenate(parts)
+
+
+def numbers(spec: ObservationSpec, rows: Array) -> npt.NDArray[np.float32]:
+    """Rows of bytes [B, R] as the numbers of their entries [B, E], not yet scaled."""
+    parts = []
+    for part, span in spans(spec).items():
+        if part.kind != "mask":
+            piece = np.ascontiguousarray(rows[:, span])
+            parts.append(piece.view(np.float32) if part.dtype == "float32" else piece)
+    return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def legal(spec: ObservationSpec, rows: Array) -> npt.NDArray[np.bool_] | None:
+    """Which choices are legal [B, C]; None: every choice is always legal."""
+    for part, span in spans(spec).items():
+        if part.kind == "mask":
+            return np.not_equal(rows[:, span], 0)
+    return None

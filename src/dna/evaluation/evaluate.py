@@ -21,7 +21,7 @@ from dna.common.intervals import METHOD, interval, iqm
 from dna.common.randomness import generator, integer
 from dna.config import EnvConfig
 from dna.envs import Array, Making, Source, VectorEnv, make
-from dna.envs.guard import close
+from dna.envs.protocol import close
 from dna.runs.folder import RunFolder
 from dna.runs.policy import SavedPolicy, load_policy
 

@@ -12,7 +12,7 @@ from dna.common.tensor_files import under
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.envs import VectorEnv
-from dna.envs.instances import is_batch
+from dna.envs.factory import is_batch
 from dna.envs.spaces import Codec, Observer, PackedCodec, entry, row_of
 from dna.envs.specs import MASK
 from dna.networks.networks import Networks

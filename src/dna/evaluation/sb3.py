@@ -30,7 +30,7 @@ from dna.common.storage import JSON_LIMIT, parse_json, read
 from dna.config import SGD, Atari, Config, EnvConfig, Joint, Network, Policy, Value
 from dna.config.environments import ATARI
 from dna.envs import Making, make
-from dna.envs.guard import close
+from dna.envs.protocol import close
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.networks import Networks
 from dna.runs.policy import save_policy

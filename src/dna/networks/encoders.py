@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from dna.common.errors import BadInput
 from dna.config import Network
-from dna.envs.packing import columns, elements
-from dna.envs.specs import ObservationSpec, Part
+from dna.envs.specs import ObservationSpec, Part, columns, elements
 
 #: NatureCNN's three convolutions need at least this many pixels in each direction.
 NATURE_MINIMUM = 36

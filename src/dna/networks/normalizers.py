@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from dna.distributed.world import SOLO, World
 from dna.envs.image_ops import sums
-from dna.envs.packing import divisors, elements, spans
-from dna.envs.specs import ObservationSpec
+from dna.envs.specs import ObservationSpec, divisors, elements, spans
 from dna.networks.frames import moved
 
 Array = npt.NDArray[np.float64]

@@ -12,8 +12,7 @@ from dna.common.messages import nearest, quoted
 from dna.paper import toy
 from dna.paper.claims import noise
 from dna.paper.claims.table import CLAIMS
-from dna.paper.plan import Arm, ArmStudy, Experiment
-from dna.paper.suites import (
+from dna.paper.plan import (
     ATARI_3_VAL,
     ATARI_5,
     ATARI_57,
@@ -21,6 +20,9 @@ from dna.paper.suites import (
     NOISE_3_VAL,
     PROCGEN_16,
     WALKER,
+    Arm,
+    ArmStudy,
+    Experiment,
 )
 
 # --- Figure 1: the toy problem (section 3.1); it trains no agent and has no runs -----------

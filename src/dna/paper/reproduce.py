@@ -18,7 +18,7 @@ from dna.envs.benchmark_scores import paper_table
 from dna.paper import toy
 from dna.paper.claims.verdicts import COMPUTED, SIMULATED, Verdict, joined
 from dna.paper.experiments import EXPERIMENTS
-from dna.paper.figures.layouts import draw, draw_toy
+from dna.paper.figures import draw, draw_toy
 from dna.paper.plan import Experiment, Limits, PlannedRun, Scale, is_proxy, planned
 from dna.paper.results import PROXY, Results, RunResult, collect
 from dna.paper.tables import as_csv, caption, head, markdown, tables

@@ -17,8 +17,16 @@ import numpy.typing as npt
 from dna.common.errors import StorageFailure
 from dna.common.storage import read
 from dna.envs.benchmark_scores import final_average, without_gaps
-from dna.paper.plan import ArmStudy, Experiment, Limits, PlannedRun, Scale, seeds_of
-from dna.paper.suites import SOLVED, relative
+from dna.paper.plan import (
+    SOLVED,
+    ArmStudy,
+    Experiment,
+    Limits,
+    PlannedRun,
+    Scale,
+    relative,
+    seeds_of,
+)
 from dna.runs.folder import RunFolder
 
 Array = npt.NDArray[np.float64]

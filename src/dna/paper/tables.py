@@ -29,7 +29,7 @@ from dna.paper.claims.uncertainty import (
     standard_error,
 )
 from dna.paper.claims.verdicts import spoken
-from dna.paper.plan import ArmStudy, configure
+from dna.paper.plan import SOLVED, ArmStudy, axis, configure, minatar_game
 from dna.paper.published import (
     MUJOCO_BETTER,
     NOISE,
@@ -44,7 +44,6 @@ from dna.paper.published import (
     published,
 )
 from dna.paper.results import MUJOCO_VERSION, Results, RunResult
-from dna.paper.suites import SOLVED, axis, minatar_game
 
 #: Heading → cell.
 TableRow = dict[str, str]

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 
 from dna.algorithm.noise_probe import NoiseProbe
-from dna.algorithm.replay import COLUMNS, Replay
-from dna.algorithm.rollout import Collector
+from dna.algorithm.rollout import COLUMNS, Collector, Replay
 from dna.common.errors import BadInput, EnvironmentFailure, StorageFailure, Unsaveable
 from dna.common.storage import parse_json, read_folder, read_manifest, remove
 from dna.common.tensor_files import (

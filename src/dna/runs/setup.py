@@ -9,7 +9,7 @@ import torch
 
 from dna.algorithm.compiled_step import compiled_phases, make_steps
 from dna.algorithm.noise_probe import attach
-from dna.algorithm.replay import Replay
+from dna.algorithm.rollout import Replay
 from dna.common.errors import BadInput
 from dna.common.randomness import integer
 from dna.common.timing import Clock
@@ -18,8 +18,7 @@ from dna.distributed.shard import Share
 from dna.distributed.world import SOLO, World
 from dna.envs import Making, Source, VectorEnv, make
 from dna.networks.encoders import NATURE_MINIMUM
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 
 #: Options that a resumed run takes over unless they are given again.
 REMEMBERED = ("device", "threads", "compile", "checkpoint_every")

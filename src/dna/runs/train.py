@@ -29,7 +29,7 @@ from dna.distributed.collectives import (
 )
 from dna.distributed.shard import Share
 from dna.envs import Source, VectorEnv
-from dna.envs.guard import close
+from dna.envs.protocol import close
 from dna.runs import checkpoint
 from dna.runs.callbacks import Callbacks, callbacks_in
 from dna.runs.folder import MEMORY, RunFolder

@@ -26,8 +26,7 @@ from dna.config import SGD, Auxiliary, Config, Distil, Joint, Linear, Network, P
 from dna.config.presets import preset
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.batch import Experience
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 from dna.runs.setup import How
 from dna.runs.train import train
 from helpers import tiny

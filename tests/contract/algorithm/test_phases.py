@@ -17,7 +17,7 @@ from torch.nn.utils import clip_grad_norm_
 from dna.algorithm.compiled_step import make_steps
 from dna.algorithm.engine import EagerStep, clip, run_phase
 from dna.algorithm.phases import freeze, loss
-from dna.algorithm.replay import Replay
+from dna.algorithm.rollout import Replay
 from dna.common.errors import NonFinite
 from dna.config import (
     SGD,
@@ -32,9 +32,8 @@ from dna.config import (
 )
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.batch import Batch, Experience, flat, in_chunks, minibatches
-from dna.networks.flat_weights import FlatWeights
 from dna.networks.frames import JoinedRollouts
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 
 ROWS = 24
 STEPS = SGD(epochs=2, minibatch=8, learning_rate=1e-2, max_gradient_norm=0.5)

@@ -13,9 +13,8 @@ from torch import nn
 from dna.algorithm.rollout import Collector
 from dna.common.errors import BadInput, EnvironmentFailure, NonFinite, Preempted
 from dna.config.overrides import tweak
-from dna.envs.packing import legal, numbers
 from dna.envs.spaces import PackedCodec, action_codec, uniform_rows
-from dna.envs.specs import ActionSpec, ObservationSpec
+from dna.envs.specs import ActionSpec, ObservationSpec, legal, numbers
 from dna.evaluation.evaluate import Playing, evaluate, load_policy
 from dna.networks.distributions import Hybrid, mask_illegal
 from dna.networks.encoders import register_encoder

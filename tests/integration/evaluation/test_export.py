@@ -17,8 +17,7 @@ from dna.common.errors import BadInput, MissingExtra, StorageFailure
 from dna.common.randomness import integer
 from dna.config.environments import Atari
 from dna.envs.factory import factory
-from dna.envs.packing import spans
-from dna.envs.specs import ObservationSpec, Part
+from dna.envs.specs import ObservationSpec, Part, spans
 from dna.evaluation.evaluate import Playing, evaluate
 from dna.evaluation.export.onnx_file import (
     OnnxPolicy,

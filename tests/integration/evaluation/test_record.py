@@ -14,8 +14,7 @@ from dna.cli import main
 from dna.common.storage import read_folder, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.envs import Making, make
-from dna.evaluation.film import Film, distribution_of
-from dna.evaluation.film_panel import CHOSEN, WIDTH
+from dna.evaluation.film import CHOSEN, WIDTH, Film, distribution_of
 from dna.runs.policy import load_policy
 from helpers import tiny
 from untrained import SHORT, settings, untrained

@@ -5,9 +5,8 @@ import json
 import pytest
 import torch
 
-from dna.algorithm.replay import Replay
 from dna.algorithm.returns import estimate
-from dna.algorithm.rollout import Collector
+from dna.algorithm.rollout import Collector, Replay
 from dna.cli import main
 from dna.common.tensor_files import numbered
 from dna.common.timing import Clock

@@ -12,9 +12,8 @@ from dna.common.errors import NonFinite, Preempted, StorageFailure
 from dna.paper import reproduce
 from dna.paper.costs import Speed, cost, measured, played, remembered, toy_cost
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.plan import Limits, planned
+from dna.paper.plan import ATARI_5, Limits, planned
 from dna.paper.results import collect
-from dna.paper.suites import ATARI_5
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 from dna.runs.train import train

@@ -19,7 +19,7 @@ from dna.config import SGD, EnvConfig, json_tree
 from dna.config.overrides import tweak
 from dna.config.phases import Frozen, Name
 from dna.config.presets import PRESETS, preset
-from dna.envs.instances import KeptEnv, UserEnv, copies, is_batch
+from dna.envs.factory import KeptEnv, UserEnv, copies, is_batch
 from dna.evaluation.evaluate import Evaluation
 from dna.runs.callbacks import Callbacks
 from helpers import tiny

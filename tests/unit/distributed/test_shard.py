@@ -10,8 +10,8 @@ import torch
 from dna.algorithm.compiled_step import check_ranks
 from dna.algorithm.engine import EagerStep, run_phase
 from dna.algorithm.episodes import RankScores, Scores
-from dna.algorithm.replay import Replay
 from dna.algorithm.returns import explained_variance, normalized
+from dna.algorithm.rollout import Replay
 from dna.common.errors import BadInput, RanksApart, StorageFailure
 from dna.common.process import Stop
 from dna.common.storage import read_folder
@@ -30,8 +30,8 @@ from dna.distributed.shard import Share
 from dna.distributed.world import SOLO, error_from_code, join
 from dna.envs import Step
 from dna.networks.batch import Experience, minibatches
-from dna.networks.flat_weights import FlatWeights
 from dna.networks.frames import JoinedRollouts
+from dna.networks.networks import FlatWeights
 from dna.networks.normalizers import RewardNormalizer, RunningMoments
 from dna.runs.setup import build_networks
 from helpers import environment, tiny

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dna.common.errors import BadInput
-from dna.evaluation.film_panel import (
+from dna.evaluation.film import (
     BAR,
     CHOSEN,
     HEIGHT,

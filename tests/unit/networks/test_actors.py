@@ -10,8 +10,7 @@ from dna.common.timing import Clock
 from dna.config import ObservationNorm
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.actors import FEW, NumpyActor, TorchActor, make_actor
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 from helpers import collector, tiny
 
 VECTOR = ObservationSpec("vector", (7,), "float32")

@@ -5,8 +5,7 @@ import torch
 
 from dna.config import ObservationNorm
 from dna.envs.specs import ActionSpec, ObservationSpec
-from dna.networks.flat_weights import FlatWeights, in_memory_order, laid_out_as
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks, in_memory_order, laid_out_as
 from helpers import tiny
 
 IMAGE = ObservationSpec("image", (40, 44, 3), "uint8")

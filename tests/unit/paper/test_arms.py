@@ -9,9 +9,9 @@ from scipy import stats
 from dna.paper.claims.kinds import better
 from dna.paper.claims.measures import compared, score_of, spread_of, time_of
 from dna.paper.experiments import experiment
+from dna.paper.plan import ATARI_3_VAL, ATARI_57, MUJOCO_8, SOLVED
 from dna.paper.published import games
 from dna.paper.results import RunResult
-from dna.paper.suites import ATARI_3_VAL, ATARI_57, MUJOCO_8, SOLVED
 from made import RANGES, flat, game_of, raw, results_of, table
 
 WEIGHTS = {

@@ -11,10 +11,10 @@ from dna.config.presets import preset
 from dna.paper.claims import noise, proofs
 from dna.paper.claims.noise import KEYS, LAMBDAS, METHOD, resolved, sigmas_by_lambda
 from dna.paper.experiments import EXPERIMENTS, experiment
+from dna.paper.plan import SOLVED
 from dna.paper.published import MUJOCO_BETTER
 from dna.paper.reproduce import verdicts
 from dna.paper.results import Results, RunResult
-from dna.paper.suites import SOLVED
 from made import RANGES, flat, game_of, outcome, raw, results_of, table
 
 

@@ -8,7 +8,7 @@ import pytest
 from dna.envs.benchmark_scores import games
 from dna.paper.claims.noise import LAMBDAS
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.figures.layouts import draw, pictures, smoothed
+from dna.paper.figures import draw, pictures, smoothed
 from dna.paper.results import Results
 from dna.paper.tables import head, tables
 from made_up import made

@@ -14,9 +14,8 @@ from dna.paper.claims.uncertainty import (
 )
 from dna.paper.claims.verdicts import how_many, judged_all
 from dna.paper.experiments import experiment
-from dna.paper.plan import Arm, ArmStudy, Experiment, planned
+from dna.paper.plan import ATARI_5, SOLVED, Arm, ArmStudy, Experiment, planned
 from dna.paper.results import Results
-from dna.paper.suites import ATARI_5, SOLVED
 from dna.paper.tables import tables
 from made import flat, results_of
 

@@ -16,7 +16,7 @@ from dna.paper import toy
 from dna.paper.claims.verdicts import Interval
 from dna.paper.costs import toy_cost
 from dna.paper.experiments import experiment
-from dna.paper.figures.layouts import draw_toy
+from dna.paper.figures import draw_toy
 from dna.paper.plan import Limits
 from dna.paper.reproduce import Where, reproduce
 from dna.paper.results import Results

@@ -11,11 +11,10 @@ from dna.paper.claims.kinds import WIDE, best, better, every, monotone, similar,
 from dna.paper.claims.uncertainty import Sampled
 from dna.paper.claims.verdicts import near
 from dna.paper.experiments import EXPERIMENTS, experiment
-from dna.paper.plan import Arm, ArmStudy, Experiment, Limits, planned
+from dna.paper.plan import ATARI_5, Arm, ArmStudy, Experiment, Limits, planned
 from dna.paper.published import MUJOCO_BETTER
 from dna.paper.reproduce import folder_of, verdicts
 from dna.paper.results import Results
-from dna.paper.suites import ATARI_5
 from dna.paper.tables import as_csv, caption, markdown, tables
 from made import flat, outcome, raw, results_of
 

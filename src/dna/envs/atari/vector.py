@@ -17,9 +17,8 @@ from dna.config import EnvConfig
 from dna.config.environments import ATARI, Atari
 from dna.envs.atari.time_bar import draw_time
 from dna.envs.atari.workers import GamesTask, InProcess, WorkerPool, cores, shared_layout
-from dna.envs.guard import guard
 from dna.envs.image_ops import interleave
-from dna.envs.protocol import ALL, Array, Making, State, Step
+from dna.envs.protocol import ALL, Array, Making, State, Step, guard
 from dna.envs.specs import ActionSpec, ObservationSpec, Stack
 
 #: Fewer games than this are not worth a process of their own.

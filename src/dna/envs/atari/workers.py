@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from dna.common.errors import DnaError, EnvironmentFailure
 from dna.config.environments import Atari
-from dna.envs.guard import one_line
+from dna.envs.protocol import one_line
 
 #: Array name → its dtype and shape, in the order of memory.
 Layout = dict[str, tuple[str, list[int]]]

@@ -12,9 +12,13 @@ from typing import Any
 
 #: Present → recorded name of each class of this package that has moved: snapshots keep the name
 #: it had first, so that old and new ones are the same. Besides these, a snapshot can contain
-#: the environments of `dna.envs.fake`, and `KeptEnv` and `KeptVector` of `dna.envs.instances`.
+#: the environments of `dna.envs.fake`, and `KeptEnv` and `KeptVector` of `dna.envs.factory`.
 #: Their attributes are recorded by name too, and must not be renamed.
-MOVED = {"dna.envs.gym.ActionMaskInfo": "dna.envs.masks.AskedMasks"}
+MOVED = {
+    "dna.envs.gym.ActionMaskInfo": "dna.envs.masks.AskedMasks",
+    "dna.envs.factory.KeptEnv": "dna.envs.instances.KeptEnv",
+    "dna.envs.factory.KeptVector": "dna.envs.instances.KeptVector",
+}
 
 
 def of_type(x: object) -> str:

@@ -20,10 +20,9 @@ from torch import Tensor
 from dna.common.errors import BadInput, MissingExtra, StorageFailure
 from dna.common.storage import read, write, write_json
 from dna.envs import Making, Source, make
-from dna.envs.guard import close
-from dna.envs.packing import spans
+from dna.envs.protocol import close
 from dna.envs.spaces import ActionPart, SpaceDescription, describe_spaces
-from dna.envs.specs import ActionSpec, ObservationSpec
+from dna.envs.specs import ActionSpec, ObservationSpec, spans
 from dna.evaluation.export.contract import contract
 from dna.evaluation.export.onnx_policy import (
     ExportedPolicy,

@@ -50,9 +50,8 @@ from dna.paper.claims.verdicts import (
     near,
     spoken,
 )
-from dna.paper.plan import Check
+from dna.paper.plan import MUJOCO, Check, relative
 from dna.paper.results import GRID, Results
-from dna.paper.suites import MUJOCO, relative
 
 #: What counts as "similar" or "small": relative difference in percent.
 MARGIN = 15.0

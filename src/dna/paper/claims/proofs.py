@@ -36,8 +36,7 @@ from dna.envs.benchmark_scores import (
 )
 from dna.envs.specs import ActionSpec, ObservationSpec, Stack
 from dna.networks.batch import Experience
-from dna.networks.flat_weights import FlatWeights
-from dna.networks.networks import Networks
+from dna.networks.networks import FlatWeights, Networks
 from dna.networks.normalizers import RewardNormalizer
 from dna.paper import published
 

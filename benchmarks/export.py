@@ -27,7 +27,7 @@ from dna.runs.policy import SavedPolicy
 
 
 def visited(policy: SavedPolicy, player: OnnxPolicy, steps: int, allow_import: bool) -> float:
-    """Return the largest difference of π's parameters over states that torch's policy visits."""
+    """Return the largest difference of π's parameters on states that torch's policy visits."""
     seeds = tuple(integer(0, "export", agent) for agent in range(4))
     vector = make(policy.env, Making(4, seeds, 1, allow_import))
     rng, worst = np.random.default_rng(0), 0.0

@@ -19,7 +19,7 @@ from typing import Any
 from dna.common.storage import write_json
 
 ROUNDS = 3
-#: Case → arguments of `dna train`. The second is the paper's network with a quarter of its agents.
+#: Case → arguments of `dna train`. The second is the paper's network and 32 of its 128 agents.
 CASES = {
     "CartPole, DNA": ["CartPole-v1", "--interactions", "20480"],
     "Breakout, DNA": [

@@ -1,7 +1,7 @@
 """Write the tables, figures and verdicts of finished experiments to docs/results.md.
 
 `python benchmarks/results.py --take reproductions/tab04-small …` first copies the results of an
-experiment to `results/<name>-<scale>.json` and `docs/img/<name>-<scale>*.png`. Without `--take`,
+experiment to `results/<name>-<scale>.json` and `docs/img/<name>-<scale>*.png`. Without `--take`
 the document is only generated again from the stored results. A test checks that it is current.
 """
 
@@ -87,7 +87,7 @@ def command(tree: dict[str, Any]) -> str:
 
 
 def kept() -> list[dict[str, Any]]:
-    """Return all stored results in the paper's order; for one experiment, the best one first."""
+    """Return all stored results in the paper's order; of one experiment, the best one first."""
     order = [one.name for one in EXPERIMENTS]
     found = [json.loads(path.read_text()) for path in sorted(KEPT.glob("*-*.json"))]
     found.sort(key=lambda tree: (order.index(tree["name"]), rank(tree)))

@@ -1,8 +1,8 @@
 """Summarize finished runs as a small CSV (thinned curves with digests) and a Markdown table.
 
-`python benchmarks/summarize.py --at 409600 1000000 --csv results/x.csv RUN…` prints the score of
-the last 100 episodes after these numbers of interactions, for each environment and algorithm, as
-mean and standard error over seeds.
+`python benchmarks/summarize.py --at 409600 1000000 --csv results/x.csv RUN…` prints the score
+of the last 100 episodes after these numbers of interactions, for each environment and
+algorithm, as mean and standard error over seeds.
 """
 
 import argparse

@@ -59,7 +59,7 @@ def test_the_doctor_finds_nothing_wrong(env_id, capsys):
     report = capsys.readouterr().out
     assert "FAIL" not in report
     assert "the same seed and actions give the same episode" in report
-    exact = "restored from a snapshot it goes on to the bit"
+    exact = "continues bit for bit after a snapshot was restored"
     assert (exact in report) == (not env_id.startswith("procgen"))
 
 

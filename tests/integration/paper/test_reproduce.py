@@ -184,7 +184,7 @@ def test_a_damaged_run_costs_its_own_point(damage, copied, tmp_path, capsys):
     error = capsys.readouterr().err.splitlines()[-1]
     assert "1 of 3 runs failed; PPG in MinAtar/Breakout-v1, seed 0:" in error
     assert "metrics.jsonl: " in error
-    assert error.endswith("delete its folder to train it anew")
+    assert error.endswith("delete its folder to train it again")
     folder = tmp_path / "out" / "fig06-smoke"
     tree = json.loads((folder / "experiment.json").read_text())
     assert {run["arm"] for run in tree["runs"]} == {"DNA", "PPO (2x)"}

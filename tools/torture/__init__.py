@@ -1,4 +1,4 @@
-"""The campaign of docs/reliability.md: everything that can go wrong, done on purpose.
+"""Fault injection: provoke every kind of failure that docs/reliability.md describes.
 
-`make torture` runs it whole and prints one table; `make test` runs a short form of it.
+`make torture` runs all parts and prints one table; `make test` runs a small part of them.
 """

@@ -1,4 +1,4 @@
-"""The whole campaign: `PYTHONPATH=tools:tests python -m torture [--short] [--only NAME,…]`."""
+"""Run the fault injection: `PYTHONPATH=tools:tests python -m torture [--only NAME,…]`."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ from torture.ranks import ranks
 from torture.rivals import rivals
 from torture.sweep import sweep
 
-#: Name → the part of the campaign, in a folder of its own.
+#: Name → function that runs this part in a folder.
 PARTS: dict[str, Callable[[Path], Outcome]] = {
     "kills": lambda root: kills(root, 300),
     "points": lambda root: points(root),
@@ -46,12 +46,12 @@ PARTS: dict[str, Callable[[Path], Outcome]] = {
 
 
 def main() -> int:
-    """Run the parts that are asked for, and print the table."""
-    parser = argparse.ArgumentParser(description="Everything that can go wrong, on purpose.")
-    parser.add_argument("--only", default="", help="parts, by comma: " + ", ".join(PARTS))
-    parser.add_argument("--json", type=Path, help="also write the figures here")
-    words = parser.parse_args()
-    names = words.only.split(",") if words.only else list(PARTS)
+    """Run the selected parts and print the table."""
+    parser = argparse.ArgumentParser(description="Inject faults and check that runs survive.")
+    parser.add_argument("--only", default="", help="comma-separated: " + ", ".join(PARTS))
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    args = parser.parse_args()
+    names = args.only.split(",") if args.only else list(PARTS)
     ground.warm_up()
     outcomes: dict[str, Outcome] = {}
     for name in names:
@@ -60,17 +60,17 @@ def main() -> int:
             outcomes[name] = PARTS[name](Path(folder))
         for note in outcomes[name].notes[:12]:
             print(f"    {note}", file=sys.stderr, flush=True)
-        if words.json is not None:
-            words.json.write_text(
+        if args.json is not None:
+            args.json.write_text(
                 json.dumps({n: vars(o) for n, o in outcomes.items()}, indent=1)
             )
     print(table(outcomes))
-    ours = [outcome for name, outcome in outcomes.items() if name != "rivals"]
-    return 1 if any(outcome.trouble for outcome in ours) else 0
+    own = [outcome for name, outcome in outcomes.items() if name != "rivals"]
+    return 1 if any(outcome.trouble for outcome in own) else 0
 
 
 def table(outcomes: dict[str, Outcome]) -> str:
-    """Markdown."""
+    """Return the outcomes as a Markdown table."""
     lines = ["| what | tried | survived | lost | time |", "|---|--:|--:|--:|--:|"]
     for outcome in outcomes.values():
         cells = f"{outcome.tried:,} | {outcome.survived:,} | {outcome.lost}"

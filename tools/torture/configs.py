@@ -1,4 +1,4 @@
-"""A thousand bad configurations, each refused in one line that names the key (G13)."""
+"""A thousand bad configurations; each must be refused in one line that names the key."""
 
 import json
 import math
@@ -21,7 +21,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def configs(root: Path, count: int) -> Outcome:
-    """Presets with one value, key or combination spoiled; and every preset as it is."""
+    """Load every preset, then presets in which one value, key or combination is invalid."""
     chance = dice("configs")
     presets = [preset(name) for name in PRESETS]
     with timed("bad configuration") as outcome:
@@ -35,7 +35,7 @@ def configs(root: Path, count: int) -> Outcome:
 
 
 def _refused(tree: Any, spoiled: "Spoiled", outcome: Outcome) -> None:
-    """One line that names a key; or, for a value that is allowed after all, taken as it is."""
+    """Check for a one-line error, or that a value which happens to be valid is kept."""
     what = f"{spoiled.path}={spoiled.value!r}"
     try:
         config = from_tree(tree)
@@ -59,11 +59,11 @@ def _refused(tree: Any, spoiled: "Spoiled", outcome: Outcome) -> None:
 
 @dataclass(frozen=True)
 class Spoiled:
-    """What was changed, and whether it can be right by chance."""
+    """A changed value, and whether it may be valid by chance."""
 
     keys: tuple[Any, ...]
     value: Any
-    surely: bool  # it is wrong whatever the value
+    surely: bool  # invalid whatever the value
 
     @property
     def path(self) -> str:
@@ -71,7 +71,7 @@ class Spoiled:
 
 
 def _spoil(tree: Any, chance: random.Random) -> Spoiled:
-    """Change one thing."""
+    """Make one change to a configuration."""
     holder, keys = chance.choice(list(_places(tree)))
     key, kind = keys[-1], chance.randrange(5)
     if kind == 0 and isinstance(holder, dict):
@@ -93,10 +93,10 @@ def _spoil(tree: Any, chance: random.Random) -> Spoiled:
 
 
 def _places(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Every value of a tree: what holds it, and the keys that lead to it."""
+    """Yield the container and the path of keys of every value in a tree."""
     for key, value in list(tree.items() if isinstance(tree, dict) else enumerate(tree)):
         if key == "options":
-            continue  # the environment's own: any name may be right
+            continue  # passed to the environment: any name may be valid
         yield tree, (*above, key)
         if isinstance(value, dict | list):
             yield from _places(value, (*above, key))

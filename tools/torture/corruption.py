@@ -1,4 +1,4 @@
-"""Damaged, foreign and half-written checkpoints: found, named, and never used (G3)."""
+"""Damaged, foreign and incomplete checkpoints, which must be detected, named and not used."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from torture.ground import finish as finished
 
 
 def corruption(root: Path, flips: int, sectors: int, step: int = 1024) -> Outcome:
-    """Truncations, bit flips, zeroed sectors of the newest checkpoint; stranger things."""
+    """Truncate, flip bits and zero sectors of the newest checkpoint, or replace it."""
     work, folder = Work("dna", "CartPole-v1"), root / "run"
     with timed("damaged or foreign checkpoint") as outcome:
         trouble = finished(work, folder)
@@ -37,7 +37,7 @@ def _damaged(
 
 
 def _passed_over(work: Work, folder: Path, bad: Path, outcome: Outcome, what: str) -> None:
-    """The one before is used, and the bad one is named."""
+    """Check that the previous checkpoint is used and the bad one is named."""
     saved = checkpoint.latest(folder, work.digest)
     named = saved is not None and any(str(bad) in reason for reason in saved.rejected)
     outcome.count(named and saved is not None and saved.path != bad, what)
@@ -66,7 +66,7 @@ def _flip(
 
 def _strange(work: Work, folder: Path, newest: Path, root: Path, outcome: Outcome) -> None:
     later = newest.with_name(f"{int(newest.name) + 64:012d}")
-    # Intact and under its own name: nothing but the digest tells that it is another run's.
+    # Intact and under the right name: only the digest shows that it belongs to another run.
     other = Work(work.algorithm, "CartPole-v1", interactions=int(later.name))
     trouble = finished(other, root / "other")
     assert not trouble, trouble
@@ -97,7 +97,7 @@ def _strange(work: Work, folder: Path, newest: Path, root: Path, outcome: Outcom
 
 
 def _none_left(work: Work, folder: Path, outcome: Outcome) -> None:
-    """Checkpoints, but none that can be used: never a silent start from scratch."""
+    """Check that a run with only unusable checkpoints does not silently start from scratch."""
     (folder / "done").unlink()
     before = (folder / "metrics.jsonl").read_bytes()
     for name in checkpoint.names(folder):

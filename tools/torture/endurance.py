@@ -1,4 +1,4 @@
-"""Thousands of iterations: memory, descriptors and threads stay; saving costs nothing (G17)."""
+"""Thousands of iterations without leaks of memory, descriptors or threads; cheap saving."""
 
 import os
 import threading
@@ -12,21 +12,21 @@ from dna.runs.setup import How
 from helpers import tiny
 from torture.ground import SEED, Outcome, Toy, timed
 
-#: Growth that a run may show from its first tenth to its end.
+#: Accepted growth of the memory between the first tenth of a run and its end.
 MEGABYTES = 8.0
 
 
 class Gauge:
-    """Looks at the process between iterations."""
+    """A sink that samples memory, descriptors and threads of the process."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, int, int]] = []
 
     def start(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def write(self, row: Row) -> None:
-        """Resident megabytes, descriptors, threads."""
+        """Record resident megabytes, descriptors and threads."""
         if row.iteration % 20 == 0:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             memory = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -34,18 +34,18 @@ class Gauge:
             self.seen.append((memory, files, threading.active_count()))
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def endurance(root: Path, iterations: int) -> Outcome:
-    """One long run of DNA on the toy, everything on, in this process."""
+    """Train one long run of DNA on the toy environment in this process."""
     with timed(f"{iterations:,} iterations without a leak") as outcome:
         config = tiny("dna", None, interactions=64 * iterations)
         gauge, save, spent = Gauge(), checkpoint.save, [0.0, 0]
 
-        def clocked(*words: object) -> Path:
+        def clocked(*args: object) -> Path:
             start = time.perf_counter()
-            path = save(*words)  # type: ignore[arg-type]
+            path = save(*args)  # type: ignore[arg-type]
             spent[0] += time.perf_counter() - start
             spent[1] += 1
             return path

@@ -1,4 +1,4 @@
-"""Environments that die, hang, raise or talk nonsense (G7)."""
+"""Environments that die, hang, raise or return invalid values."""
 
 import contextlib
 import ctypes
@@ -15,13 +15,13 @@ import numpy as np
 
 from torture.ground import Child, Outcome, Toy, Work, fingerprint, finish, shared_out, timed
 
-#: What an environment does at its fatal step; set inside a child only.
+#: The fault of an environment at step `AT`; set only in a child process.
 fault: Callable[["Faulty"], Any] | None = None
 AT = 70  # steps of one agent: past the first checkpoints
 
 
 class Faulty(Toy):
-    """The toy, until its fatal step."""
+    """The toy environment with a fault at step `AT`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def _segfault(env: Faulty) -> Any:
 
 
 NAN, SHAPE = float("nan"), np.zeros(4, np.float32)
-#: Name → (what happens, exit codes that are right).
+#: Name → (fault, expected exit codes).
 INSIDE: dict[str, tuple[Callable[[Faulty], Any], tuple[int, ...]]] = {
     "raises": (_raise(RuntimeError("boom")), (5,)),
     "raises without a word": (_raise(ValueError()), (5,)),
@@ -100,7 +100,7 @@ INSIDE: dict[str, tuple[Callable[[Faulty], Any], tuple[int, ...]]] = {
     "observation is text": (_answer(obs="here"), (5,)),
     "observation is ragged": (_answer(obs=[[1], [1, 2]]), (5,)),
     "reward is text": (_answer(reward="much"), (5,)),
-    "reward is None": (_answer(reward=None), (4, 5)),  # numpy makes NaN of it
+    "reward is None": (_answer(reward=None), (4, 5)),  # numpy converts it to NaN
     "reward is a vector": (_answer(reward=np.zeros(3)), (5,)),
     "NaN observation": (_answer(obs=np.full(3, NAN, np.float32)), (4,)),
     "infinite observation": (_answer(obs=np.full(3, np.inf, np.float32)), (4,)),
@@ -112,12 +112,12 @@ INSIDE: dict[str, tuple[Callable[[Faulty], Any], tuple[int, ...]]] = {
     "segmentation fault": (_segfault, (-signal.SIGSEGV,)),
 }
 WORKER = {"worker killed": signal.SIGKILL, "worker frozen": signal.SIGSTOP}
-#: Until the end of the process; a frozen worker may be at its slowest work, saving a game.
+#: Seconds until the process must end; a frozen worker may be saving a game, which is slow.
 SECONDS, FROZEN = 15.0, 45.0
 
 
 def environment_faults(root: Path, every: int = 1, workers: int = 20) -> Outcome:
-    """Kinds in the process (each, each second…); workers of Atari games killed and frozen."""
+    """Inject every `every`-th fault in the process; kill and freeze workers of Atari games."""
     with timed("environment that fails") as outcome:
         work = Work("dna", "toy", source=Faulty)
         trouble = finish(work, root / "whole")
@@ -163,7 +163,7 @@ def _outside(
 ) -> None:
     child = Child(lambda: work.train(folder), folder.with_suffix(".log"))
     workers, patience = list[int](), time.perf_counter() + 60
-    # A fault needs something to hit, and a game that has begun.
+    # Wait until a worker exists and the run has started.
     while not (workers and (folder / "metrics.jsonl").is_file()):
         assert time.perf_counter() < patience, "no worker has begun"
         time.sleep(0.01)
@@ -198,7 +198,7 @@ def _judge(
 
 
 def _workers(pid: int) -> list[int]:
-    """The process's workers; it has other children too, for moments."""
+    """Return the Atari workers of a process, which may briefly have other children."""
     found = []
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""What every part of the campaign stands on: small runs, in children that can be killed.
+"""Common parts of the fault injection: small runs in child processes that can be killed.
 
-The parent loads everything once and forks a child for each attempt, so that an attempt costs
+The parent imports everything once and forks a child for each attempt, so that an attempt takes
 a fraction of a second. Nothing is mocked: the children are real processes with real files.
 """
 
@@ -35,7 +35,7 @@ from dna.runs.setup import How
 from helpers import tiny
 
 SEED, CORES = 3, os.cpu_count() or 1
-#: Everything a run computes. Wall-clock files are not among them.
+#: Files with everything a run computes, without wall-clock times.
 FILES = ("config.json", "metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
 TOY = "toy"
 ENVS = (
@@ -57,19 +57,19 @@ class Outcome:
     name: str
     tried: int = 0
     survived: int = 0
-    lost: int = 0  # acknowledged checkpoints, bytes of results, files outside: must stay 0
+    lost: int = 0  # acknowledged checkpoints, results or unrelated files; must stay 0
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
     @property
     def trouble(self) -> list[str]:
-        """What did not survive or was lost; empty is what everything here is for."""
+        """What did not survive or was lost; empty on success."""
         if self.survived == self.tried and not self.lost:
             return []
         return [f"{self.survived} of {self.tried}, {self.lost} lost", *self.notes]
 
     def count(self, good: bool, note: str) -> None:
-        """One more try; what went wrong is noted."""
+        """Count an attempt, and keep the note if it failed."""
         self.tried += 1
         self.survived += good
         if not good:
@@ -78,7 +78,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def timed(name: str) -> Iterator[Outcome]:
-    """An outcome that knows how long it took."""
+    """Provide an outcome and record how long its part took."""
     outcome, start = Outcome(name), time.perf_counter()
     yield outcome
     outcome.seconds = time.perf_counter() - start
@@ -96,11 +96,11 @@ def _counter() -> Callable[[], int]:
 
 
 class Foe:
-    """Something that is found by what it is, not by its name."""
+    """A dictionary key with identity but without a name."""
 
 
 class Toy(gymnasium.Env):
-    """A few numbers that depend on everything that happened before, kept in odd places."""
+    """A small environment that keeps its state in closures, generators and object keys."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(-10, 10, (3,), np.float32)
@@ -137,34 +137,34 @@ class Work:
 
     @property
     def config(self) -> Config:
-        """With everything that has state switched on."""
+        """A tiny configuration in which everything that has state is enabled."""
         toy = self.env == TOY or self.source is not None
         config = tiny(self.algorithm, None if toy else self.env, interactions=self.interactions)
         if self.env.startswith("ALE/"):
-            # Eight games: so many that worker processes play them.
+            # Eight games are enough for worker processes to be used.
             changes: dict[str, Any] = {"agents": 8, "interactions": 2 * self.interactions}
             changes |= {"env.atari": {}, "env.time_limit": "terminal"}
             config = tweak(config, **changes, repeat_penalty={"amount": 0.25, "after": 3})
         return config
 
     def how(self, **more: Any) -> How:
-        """A checkpoint at every iteration or two."""
+        """Options that save a checkpoint every iteration or two."""
         return How(threads=1, checkpoint_every=64, tensorboard=False, **more)
 
     def train(self, path: Path, sinks: Sequence[Any] = (), **more: Any) -> None:
-        """In this process."""
+        """Train in this process."""
         source = self.source or (Toy if self.env == TOY else None)
         how = self.how(**more)
         dna.runs.train.train(self.config, SEED, path, how=how, source=source, sinks=sinks)
 
     @property
     def digest(self) -> str:
-        """Of configuration and seed."""
+        """Digest of configuration and seed."""
         return digest(self.config, SEED)
 
 
 class Child:
-    """A forked process that trains; `said` is what it would have printed."""
+    """A forked process that trains and writes its output to a log."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Child:
             os.kill(self.pid, number)
 
     def wait(self, seconds: float = 60.0) -> int:
-        """Its exit code, −n for a signal; one that hangs is killed and gives 999."""
+        """Return the exit code, −n for signal n; kill a child that hangs and return 999."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -198,7 +198,7 @@ class Child:
         return 999
 
     def newest(self) -> int:
-        """Interactions of the last checkpoint whose saving had returned; closes the pipe."""
+        """Return the interactions of the last acknowledged checkpoint and close the pipe."""
         with os.fdopen(self.acknowledged, "rb") as file:
             names = file.read().split()
         return int(names[-1]) if names else 0
@@ -214,29 +214,30 @@ def _live(
     marks: dict[str, str],
     acknowledge: int,
 ) -> None:
-    """The child's life; it never returns."""
+    """Run the child; never returns."""
     code = 1
     try:
         os.environ.update(marks)
         fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(fd, 1)
         os.dup2(fd, 2)
-        sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)  # not pytest's
+        # pytest replaced both.
+        sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        warnings.resetwarnings()  # pytest makes errors of them
+        warnings.resetwarnings()  # pytest turns them into errors
         warnings.showwarning = lambda message, *_: os.write(2, f"{message}\n".encode())
         save = checkpoint.save
 
-        def acknowledged(*words: Any) -> Path:
-            path = save(*words)
+        def acknowledged(*args: Any) -> Path:
+            path = save(*args)
             os.write(acknowledge, path.name.encode() + b"\n")
             return path
 
         checkpoint.save = acknowledged
         if before is not None:
             before()
-        with stop_signals():  # as the command line does it
+        with stop_signals():  # as on the command line
             work()
         code = 0
     except DnaError as error:
@@ -249,14 +250,14 @@ def _live(
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Hashes of all that a finished run computed, the last checkpoint's tensors included."""
+    """Hash everything a finished run computed, including the tensors of its last checkpoint."""
     newest = folder / "checkpoints" / checkpoint.names(folder)[-1] / "rank0.safetensors"
     found = {name: (folder / name) for name in FILES} | {newest.parent.name: newest}
     return {n: hashlib.sha256(path.read_bytes()).hexdigest() for n, path in found.items()}
 
 
 def reference(work: Work, folder: Path) -> tuple[dict[str, str], float]:
-    """The run that nobody disturbed, and its seconds."""
+    """Train without faults; return the fingerprint and the seconds."""
     start = time.perf_counter()
     child = Child(lambda: work.train(folder), folder.with_suffix(".log"))
     code = child.wait(120)
@@ -266,7 +267,7 @@ def reference(work: Work, folder: Path) -> tuple[dict[str, str], float]:
 
 
 def finish(work: Work, folder: Path, **more: Any) -> str:
-    """Resume until done, undisturbed; empty, or what was said instead."""
+    """Resume without faults until the run is done; return an empty string or the error."""
     child = Child(lambda: work.train(folder, **more), folder.with_suffix(".log"))
     code = child.wait(120)
     child.newest()
@@ -274,7 +275,7 @@ def finish(work: Work, folder: Path, **more: Any) -> str:
 
 
 def intact(work: Work, folder: Path, acknowledged: int) -> bool:
-    """Whether a checkpoint at least as new as the acknowledged one verifies."""
+    """Return whether a checkpoint at least as new as the acknowledged one is valid."""
     if not acknowledged:
         return True
     try:
@@ -285,7 +286,7 @@ def intact(work: Work, folder: Path, acknowledged: int) -> bool:
 
 
 def warm_up() -> None:
-    """Load everything once, so that forked children have it."""
+    """Import everything once, so that forked children need not."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         Work("dna", "CartPole-v1", interactions=64).train(Path(folder) / "run")
@@ -296,7 +297,7 @@ def warm_up() -> None:
 def shared_out(
     outcome: Outcome, cases: Sequence[Any], one: Callable[[Any, Outcome], None]
 ) -> None:
-    """All cases, in as many processes as there are cores; what they count is added up."""
+    """Run all cases in one process per core and add up their outcomes."""
     lines = []
     for share in range(CORES):
         ours, theirs = os.pipe()
@@ -326,5 +327,5 @@ def shared_out(
 
 
 def dice(part: str) -> random.Random:
-    """Chances that are the same every time."""
+    """Return a random generator with a fixed seed."""
     return random.Random(f"torture/{part}")

@@ -1,9 +1,9 @@
-"""Files and names made to harm: refused in one line, nothing run, nothing written (G9)."""
+"""Malicious files and names: refused in one line, with nothing executed or written."""
 
 import io
 import json
 import os
-import pickle  # noqa: TID251  it is what must never be loaded
+import pickle  # noqa: TID251  to create files that must never be loaded
 import resource
 import shutil
 import struct
@@ -21,11 +21,11 @@ from dna.common.storage import write_folder
 from torture.ground import Child, Outcome, Work, finish, timed
 from torture.strangers import HARMLESS, hubs, models
 
-MEMORY = 200 * 2**20  # bytes that refusing may take
+MEMORY = 200 * 2**20  # bytes that a refusal may allocate
 
 
 class Evil:
-    """Would make a file if it were ever unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, canary: Path) -> None:
         self.canary = canary
@@ -35,7 +35,7 @@ class Evil:
 
 
 def hostile(root: Path, most: int | None = None) -> Outcome:
-    """Each artifact in the place of one of ours, or as a word of a command."""
+    """Use each artifact in place of a valid file, or as an argument of a command."""
     with timed("hostile file or name") as outcome:
         ground = root / "ground"
         ground.mkdir()
@@ -82,7 +82,7 @@ def _one(
 
 
 def _listing(root: Path, place: Path) -> list[tuple[str, int]]:
-    """Everything outside the command's own folder."""
+    """Return everything outside the folder of the command."""
     found = [path for path in root.rglob("*") if place not in (path, *path.parents)]
     skip = {"log"}
     return sorted(
@@ -111,7 +111,7 @@ def _archive(canary: Path, kind: str) -> bytes:
 
 
 def _policies(canary: Path) -> dict[str, Case]:
-    """In the place of a policy's tensors, with a manifest that agrees."""
+    """Replace the tensors of a policy, with a matching manifest."""
     header = struct.pack("<Q", 2**63) + b"{}"
     shape = {"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}
     lying = json.dumps(shape).encode()
@@ -141,7 +141,7 @@ def _policies(canary: Path) -> dict[str, Case]:
 
 
 def _configs(canary: Path) -> dict[str, Case]:
-    """As a configuration file."""
+    """Pass the artifact as a configuration file."""
     tag = f"!!python/object/apply:os.system ['touch {canary}']"
     bomb = '<!DOCTYPE a [<!ENTITY b "bbbb">' + "<!ENTITY c '&b;&b;&b;'>" * 20 + "]><a>&c;</a>"
     contents: dict[str, bytes] = {
@@ -168,7 +168,7 @@ def _configs(canary: Path) -> dict[str, Case]:
 
 
 def _runs(canary: Path) -> dict[str, Case]:
-    """A run's folder that leads elsewhere."""
+    """Use a run folder whose links lead elsewhere."""
 
     def link(name: str) -> Case:
         def case(place: Path) -> list[str]:
@@ -194,7 +194,7 @@ def _runs(canary: Path) -> dict[str, Case]:
 
 
 def _words(canary: Path) -> dict[str, Case]:
-    """As words of a command."""
+    """Pass hostile arguments to commands."""
     ids = {
         "env os:system": "os:system",
         "env with a NUL": "Cart\0Pole",

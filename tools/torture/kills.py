@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, until the run is done all the same (G1, G6)."""
+"""SIGKILL at random moments until the run is done; the result must not change."""
 
 import shutil
 import signal
@@ -20,7 +20,7 @@ from torture.ground import (
 
 
 def kills(root: Path, count: int, envs: tuple[str, ...] = ENVS) -> Outcome:
-    """Runs of all algorithms and environments, each killed until it is done."""
+    """Train all algorithms on all environments, and kill each run until it is done."""
     works = [Work(algorithm, env) for env in envs for algorithm in ALGORITHMS]
     with timed("SIGKILL at a random moment") as outcome:
         known: dict[Work, tuple[dict[str, str], float]] = {}

@@ -1,7 +1,7 @@
-"""The bug museum: 25 bugs that other libraries really had, each caught by the suite (G12).
+"""The bug museum: 25 bugs that other libraries had, each of which the suite must catch.
 
-Every exhibit is a small change of our source that brings the bug in. It is applied to a copy,
-and the named tests are run against that copy: at least one must fail.
+Every exhibit is a small patch of the source that introduces the bug. It is applied to a copy,
+and the named tests are run against that copy; at least one must fail.
 """
 
 import os
@@ -24,7 +24,7 @@ AUTORESET = "tests/contract/envs/test_autoreset.py"
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A bug, how to bring it in, and the tests that notice."""
+    """A bug, the patch that introduces it, and the tests that catch it."""
 
     what: str
     file: str
@@ -216,7 +216,7 @@ EXHIBITS = [
 
 
 def museum(root: Path, exhibits: list[Exhibit] | None = None) -> Outcome:
-    """One bug at a time."""
+    """Try the bugs one at a time."""
     with timed("bug of the museum, caught by the suite") as outcome:
         _check_quiet(exhibits or EXHIBITS)
         for number, exhibit in enumerate(exhibits or EXHIBITS, 1):
@@ -226,7 +226,7 @@ def museum(root: Path, exhibits: list[Exhibit] | None = None) -> Outcome:
 
 
 def show(folder: Path, exhibit: Exhibit) -> tuple[bool, str]:
-    """Whether the suite fails with this bug, and the first test that does."""
+    """Return whether the suite fails with this bug, and the first failing test."""
     shutil.copytree(ROOT / "src", folder / "src")
     path = folder / "src" / "dna" / exhibit.file
     text = path.read_text()
@@ -241,7 +241,7 @@ def show(folder: Path, exhibit: Exhibit) -> tuple[bool, str]:
 
 
 def _check_quiet(exhibits: list[Exhibit]) -> None:
-    """Without a bug nothing fails: else a failure would prove nothing."""
+    """Check that nothing fails without a bug; otherwise a failure would prove nothing."""
     tests = sorted({name for exhibit in exhibits for name in exhibit.tests.split(" ")})
     done = _tested(tests, ROOT / "src")
     assert done.returncode == 0, done.stdout[-2000:]

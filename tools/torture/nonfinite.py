@@ -1,4 +1,4 @@
-"""A number that is not one, in every place it can arise (G8)."""
+"""Non-finite numbers in every place where they can arise."""
 
 import shutil
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import dna.runs.train
 from dna.runs.train import Run
 from torture.ground import Child, Outcome, Work, fingerprint, finish, shared_out, timed
 
-AT = 5  # the iteration it happens in: checkpoints lie before it
+AT = 5  # the iteration of the fault, after the first checkpoints
 Place = tuple[str, Callable[[Run, float], None]]
 
 
@@ -58,10 +58,10 @@ PLACES: list[Place] = [
     _array("reward running", lambda run: run.collector.reward_normalizer.running),
     _array("state acted on", lambda run: run.collector.obs),
 ]  # fmt: skip
-#: Columns of the rollout that estimate gives.
+#: Columns that `estimate` computes.
 COLUMNS = ("advantage", "v_targ", "log_prob")
 PHASES = ("policy", "value", "distil")
-#: Begin of a case's name → what the line must name: the first thing that it spoils.
+#: Prefix of a case's name → the first affected quantity, which the message must name.
 NAMED: dict[str, tuple[str, ...]] = {
     "policy weight": ("π's output", "distil/", "networks/policy"),
     "value weight": ("advantage", "value/", "networks/value"),
@@ -78,7 +78,7 @@ NAMED: dict[str, tuple[str, ...]] = {
 
 
 def nonfinites(root: Path, most: int | None = None) -> Outcome:
-    """Every place, with NaN and with infinity; and three that must do no harm."""
+    """Inject NaN and infinity in every place, and in three places where they are harmless."""
     work = Work("dna", "CartPole-v1")
     with timed("number that is not finite") as outcome:
         trouble = finish(work, root / "whole")

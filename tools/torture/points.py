@@ -1,6 +1,6 @@
-"""A crash, an error or a short write at every single file operation of a run (G2, G5).
+"""A crash, an error or a short write at every single file operation of a run.
 
-And of what is done to runs from outside: replacing a save, and making a run longer.
+Also at every operation of replacing a save and of extending a run.
 """
 
 import errno
@@ -35,15 +35,15 @@ from torture.power import Unsynced
 
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 FAULTS = ("crash", "power", "EIO", "ENOSPC", "short write", "full disk")
-#: Iterations after which the run is stopped whose resuming is disturbed.
+#: Iterations after which a run is stopped, before faults are injected into its resumption.
 HALF = 3
-#: Lines that a disturbed run may say at most. A resumed one also names the checkpoint that was
-#: damaged and the one it goes on from: two warnings, each with its source line.
+#: Largest number of lines that a run with a fault may print. A resumed run also names the
+#: damaged checkpoint and the one it continues from: two warnings, each with its source line.
 LINES = {"whole": 8, "resumed": 12}
 
 
 class Faults:
-    """Counts operations, and does something at the n-th; put in place inside a child."""
+    """Count file operations and inject a fault at the n-th; installed in a child process."""
 
     def __init__(self, kind: str, at: int, count: Callable[[int], None]) -> None:
         self.kind, self.at, self.seen, self.count = kind, at, 0, count
@@ -83,12 +83,12 @@ class Faults:
 
 
 def operations(work: Work, folder: Path) -> int:
-    """How many a run makes from here to its end."""
+    """Return the number of file operations of a run from here to its end."""
     return counted(lambda: work.train(folder), folder)
 
 
 def counted(work: Callable[[], Any], folder: Path) -> int:
-    """How many file operations something makes that nobody disturbs."""
+    """Return the number of file operations of an action without faults."""
     counter = folder.with_suffix(".count")
 
     def before() -> None:
@@ -101,7 +101,7 @@ def counted(work: Callable[[], Any], folder: Path) -> int:
 
 
 def half_of(work: Work, folder: Path) -> None:
-    """A run that was stopped, with its newest checkpoint damaged: resuming has much to do."""
+    """Stop a run and damage its newest checkpoint, so that resuming uses all code paths."""
     child = Child(lambda: work.train(folder, sinks=[Stopper(HALF)]), folder.with_suffix(".log"))
     assert child.wait(120) == 75, child.said()
     child.newest()
@@ -110,7 +110,7 @@ def half_of(work: Work, folder: Path) -> None:
 
 
 def points(root: Path, most: int | None = None) -> Outcome:
-    """Every operation of a run and a resumed one, or `most` evenly; each with every fault."""
+    """Inject every fault at all operations of a new and a resumed run, or `most` of them."""
     work = Work("dna", "toy", interactions=384)
     with timed("file operation that crashes, fails or loses what was not synced") as outcome:
         half_of(work, root / "half")
@@ -120,7 +120,7 @@ def points(root: Path, most: int | None = None) -> Outcome:
         total["resumed"] = operations(work, root / "resumed")
         everything = sum(total.values())
         step = 1 if most is None else max(1, everything // most)
-        # A disk that stays full is the same story from anywhere: fewer points will do.
+        # A disk that stays full has the same effect at any operation: fewer points are enough.
         cases = [
             (start, kind, at)
             for start in total
@@ -168,14 +168,14 @@ def _one(
     shutil.rmtree(folder, ignore_errors=True)
 
 
-# ── a save that is replaced, a run that is made longer ────────────────────────────────────
+# ── replacing a save, extending a run ────────────────────────────────────
 
-#: Interactions that are learned more.
+#: Interactions by which the run is extended.
 MORE = 128
 
 
 class Longer(Work):
-    """The same, made longer."""
+    """Return the same run with more interactions."""
 
     @property
     def config(self) -> Config:
@@ -183,7 +183,7 @@ class Longer(Work):
 
 
 def saves(root: Path, most: int | None = None) -> Outcome:
-    """Every operation of both, or `most` evenly: afterwards it is the old or the new."""
+    """Inject faults into both; afterwards the folder must be the old or the new one."""
     first, second = Work("dna", "toy", interactions=192), Work("ppo", "toy", interactions=192)
     longer = Longer("dna", "toy", interactions=192)
     name = "file operation of a save onto another, or of learning longer, that fails"
@@ -229,7 +229,7 @@ def saves(root: Path, most: int | None = None) -> Outcome:
 def _one_save(
     folder: Path, work: Callable[[], Any], fault: tuple[str, int], outcome: Outcome
 ) -> None:
-    """Disturb it once; how it ended is noted if it did not end plainly."""
+    """Inject one fault; note how the child ended if it did not end properly."""
     kind, at = fault
     child = Child(work, folder.with_suffix(".log"), Faults(kind, at, lambda _: None).install)
     code, said = child.wait(60), child.said()
@@ -242,7 +242,7 @@ def _one_save(
 def _old_or_new(
     folder: Path, longer: Work, prints: dict[str, dict[str, str]], what: str
 ) -> tuple[bool, str]:
-    """Whether the folder is, to the byte, one of these runs, and goes on if it is not over."""
+    """Return whether the folder equals one of these runs, and continues if unfinished."""
     try:
         config, seed = RunFolder.of(folder).read()
         named = digest(config, seed)

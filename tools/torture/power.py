@@ -1,7 +1,7 @@
-"""A disk that loses its power: whatever it was not asked to keep is gone (part of G2).
+"""Simulated power loss: everything that was not synced to disk is gone.
 
-The hardest thing that POSIX allows: bytes that no fsync of their file has followed, and names
-that no fsync of their folder has followed, are as if they had never been written.
+This is the worst case that POSIX allows: bytes without a later fsync of their file, and names
+without a later fsync of their folder, are lost.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from typing import Any
 
 
 class Unsynced:
-    """What would be lost now; told of every operation after it was made."""
+    """Track what a power loss would discard; informed of every operation afterwards."""
 
     def __init__(self) -> None:
-        self.safe: dict[str, int] = {}  # file → bytes that are on the disk
+        self.safe: dict[str, int] = {}  # file → bytes that are on disk
         self.undo: list[tuple[str, Callable[[], None]]] = []  # by folder, in order
 
     def note(self, name: str, words: tuple[Any, ...], existed: bool) -> None:
-        """One operation more."""
+        """Record an operation."""
         if name in ("create", "append_to"):
             path = str(words[0])
             self.safe.setdefault(path, os.path.getsize(path) if existed else 0)
@@ -59,7 +59,7 @@ class Unsynced:
             self.safe[path] = os.path.getsize(path)
 
     def lose(self) -> None:
-        """The power goes."""
+        """Discard everything that was not synced."""
         for path, size in self.safe.items():
             with contextlib.suppress(FileNotFoundError):
                 if os.path.getsize(path) > size:

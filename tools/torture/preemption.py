@@ -1,4 +1,4 @@
-"""Signals at random moments: saved, exit 75, exact resume, no orphans (G4)."""
+"""Stop signals at random moments: saved, exit code 75, exact resume, no orphans."""
 
 import os
 import shutil
@@ -21,12 +21,12 @@ from torture.ground import (
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 WORKS = (Work("dna", "toy"), Work("ppg", "CartPole-v1"), Work("ppo", "ALE/Qbert-v5"))
-#: Seconds from the signal to the end: an iteration takes a tenth of one here.
+#: Seconds from the signal to the end of the process; an iteration takes about 0.1 s here.
 LIMIT = 5.2
 
 
 def preemption(root: Path, count: int, limit: float = LIMIT) -> Outcome:
-    """Ask each run to stop at random moments until it is done; each stop within the limit."""
+    """Stop each run at random moments until it is done; each stop must respect the limit."""
     with timed("signal to stop at a random moment") as outcome:
         known = {work: reference(work, root / f"whole{n}") for n, work in enumerate(WORKS)}
         number = 0
@@ -51,7 +51,7 @@ def _one(
         child = Child(lambda: work.train(folder), folder.with_suffix(".log"), marks=marks)
         asked = chance.choice(SIGNALS)
         if stops < 12:
-            # From the fork to the first handler a signal ends any process: give it that time.
+            # Before its handlers are installed, a signal would end the process: wait for them.
             time.sleep(0.05 + chance.uniform(0, seconds / 2))
             child.kill(asked)
         start = time.perf_counter()
@@ -76,7 +76,7 @@ def _one(
 
 
 def orphans(mark: str) -> list[int]:
-    """Processes that carry this mark and are still alive a moment later."""
+    """Return the processes with this mark that are still alive after a moment."""
     for _ in range(50):
         found = []
         for entry in Path("/proc").iterdir():

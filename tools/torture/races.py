@@ -1,4 +1,4 @@
-"""Twenty processes want one folder: one gets it (G14)."""
+"""Twenty processes compete for one folder: exactly one may train in it."""
 
 import shutil
 import signal
@@ -9,7 +9,7 @@ from torture.ground import Child, Outcome, Work, fingerprint, finish, timed
 
 
 def races(root: Path, rounds: int, racers: int = 20) -> Outcome:
-    """Every round all start at once; in every other the one that trains is killed."""
+    """Start all at once in every round; in every other round, kill the one that trains."""
     work = Work("dna", "toy", interactions=1536)
     with timed(f"{racers} processes race for one folder") as outcome:
         trouble = finish(work, root / "whole")
@@ -42,8 +42,8 @@ def _round(
         _kill_the_holder(folder, children)
     codes = [child.wait(60) for child in children]
     trained = sum(child.newest() > 0 for child in children)
-    # The others are told that it is busy, or, when they come late, that it is done. After
-    # a kill one of those that are still on their way may take over.
+    # The others find the folder busy or, if they are late, the run finished. After a kill,
+    # one that is still starting may take over.
     fair = set(codes) <= {0, 3, -9} and codes.count(-9) == kill
     fair = fair and (trained <= 2 if kill else trained == 1)
     trouble = finish(work, folder)  # no stale lock

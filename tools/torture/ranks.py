@@ -1,6 +1,4 @@
-"""One run on two ranks under torchrun: a random rank is killed again and again, or goes wrong
-in a way of its own (G16).
-"""
+"""One run on two ranks under torchrun: kill random ranks, or inject a fault into one rank."""
 
 import json
 import shutil
@@ -9,14 +7,14 @@ from pathlib import Path
 from ranked import CARTPOLE, HOW, computed, ended, exit_codes, finished, kill_ranks, started
 from torture.ground import Outcome, dice, timed
 
-#: Kills of one run, at most.
+#: Largest number of kills of one run.
 EACH = 5
-#: What one rank does → the exit code of all.
+#: Fault of one rank → exit code of all ranks.
 FAULTS = {"perturb": 7, "fail": 5, "nan": 4, "bug": 1, "hang": 5}
 
 
 def ranks(root: Path, count: int, faults: tuple[str, ...] = tuple(FAULTS)) -> Outcome:
-    """Kills under `--max-restarts`, then one fault after the other."""
+    """Kill ranks under `--max-restarts`, then inject one fault after another."""
     with timed("SIGKILL of a random rank under torchrun, or a fault of one rank") as outcome:
         whole = root / "whole"
         code, said = finished(2, _words(whole), root / "whole.log")
@@ -52,7 +50,7 @@ def _killed(folder: Path, expected: dict[str, bytes], count: int, outcome: Outco
 
 
 def _fault(folder: Path, what: str, outcome: Outcome) -> None:
-    """All ranks end with one line and one exit code; the last checkpoint still serves."""
+    """Check that all ranks end with one line and one exit code, and the checkpoint is valid."""
     log, words = folder.with_suffix(".log"), _words(folder)
     if what == "hang":
         words[words.index("--env-timeout") + 1] = "2"

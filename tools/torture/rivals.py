@@ -1,6 +1,6 @@
-"""The same kills for Stable-Baselines3 with its checkpoint callback: how many come out equal?
+"""Kill runs of Stable-Baselines3 with its checkpoint callback, for comparison.
 
-Its runs are resumed as its documentation says: load the newest checkpoint, learn the rest.
+Runs are resumed as its documentation says: load the newest checkpoint and learn the rest.
 """
 
 import json
@@ -16,7 +16,7 @@ PYTHON, SCRIPT = ROOT / ".venv-peers/bin/python", ROOT / "benchmarks/peers/resum
 
 
 def rivals(root: Path, runs: int) -> Outcome:
-    """`survived` counts final states equal to the run that was never killed."""
+    """Count as survived the final states that equal those of a run without kills."""
     with timed("SB3 with CheckpointCallback, killed and resumed") as outcome:
         if not PYTHON.exists():
             outcome.notes.append("not run: `make peers` installs Stable-Baselines3")

@@ -1,9 +1,9 @@
-"""Folders from the hub and models of SB3 that were made to harm (part of G9)."""
+"""Malicious folders from the hub and malicious SB3 models."""
 
 import io
 import json
 import os
-import pickle  # noqa: TID251  it is what must never be loaded
+import pickle  # noqa: TID251  to create files that must never be loaded
 import struct
 import zipfile
 from collections.abc import Callable
@@ -14,11 +14,11 @@ import torch
 
 import dna.agents.hub
 import dna.evaluation.export.onnx_file
-import dna.evaluation.sb3  # noqa: F401  loaded once, by the parent of all
+import dna.evaluation.sb3  # noqa: F401  imported once, by the common parent
 from dna.common.storage import write_folder
 
 Case = Callable[[Path], list[str]]
-#: Cases that begin so succeed, since what is evil in them is never read.
+#: Cases with this prefix succeed, because the malicious part is never read.
 HARMLESS = "harmless: "
 DEEP = b"[" * 10_000 + b"]" * 10_000
 VAST = {"kind": "vector", "shape": [2**38], "dtype": "float32", "stack": None}
@@ -26,7 +26,7 @@ FILES = ("policy.json", "policy.safetensors")
 
 
 class Evil:
-    """Would make a file if it were ever unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, canary: Path) -> None:
         self.canary = canary
@@ -39,7 +39,7 @@ class Evil:
 
 
 def hubs(canary: Path) -> dict[str, Case]:
-    """A downloaded folder in which one thing is not as it should be."""
+    """Return downloaded folders with one defect each."""
     play = ["eval", "hub", "--episodes", "1"]
     found: dict[str, Case] = {
         f"hub: {name} is a link": _linked(canary, name, play)
@@ -109,7 +109,7 @@ def _file(name: str, data: bytes, words: list[str]) -> Case:
 
 
 def _described(change: dict[str, Any] | bytes, words: list[str]) -> Case:
-    """A policy.json with another content, and a manifest that agrees."""
+    """Replace the content of policy.json, with a matching manifest."""
 
     def case(place: Path) -> list[str]:
         policy = place / "hub" / "policy"
@@ -147,11 +147,11 @@ def _manifest(name: str, words: list[str]) -> Case:
     return case
 
 
-# ── models of SB3 ─────────────────────────────────────────────────────────────────────────
+# ── SB3 models ─────────────────────────────────────────────────────────────────────────
 
 
 def models(canary: Path) -> dict[str, Case]:
-    """As the model that is to be imported."""
+    """Return malicious models to import."""
     evil = f"touch {canary}"
     good, data = tensors(_weights_of_sb3()), b'{"policy_kwargs": {}}'
     touch = pickle.dumps(Evil(canary), protocol=2)
@@ -201,7 +201,7 @@ def models(canary: Path) -> dict[str, Case]:
 
 
 def _tree() -> bytes:
-    """A tuple of the tuple before it, twice, sixty times over: 2^60 of them as text."""
+    """Return a pickle of sixty nested pairs of the same tuple: 2^60 elements as text."""
     return b")" + b"q\x00" + b"h\x00\x86q\x00" * 60
 
 
@@ -215,7 +215,7 @@ def _weights_of_sb3() -> dict[str, torch.Tensor]:
 
 
 def tensors(content: Any) -> bytes:
-    """As torch.save writes it."""
+    """Return the bytes that torch.save writes."""
     file = io.BytesIO()
     torch.save(content, file)  # noqa: TID251
     return file.getvalue()
@@ -229,7 +229,7 @@ def _legacy(canary: Path) -> bytes:
 
 
 def replaced(data: bytes, program: bytes) -> bytes:
-    """A torch file with another program in it."""
+    """Return a torch file with a different pickle program."""
     with zipfile.ZipFile(io.BytesIO(data)) as old:
         content = {name: old.read(name) for name in old.namelist()}
     content[next(name for name in content if name.endswith("data.pkl"))] = program
@@ -245,7 +245,7 @@ def _zip(content: dict[str, bytes]) -> bytes:
 
 
 def _lie(packed: bytes) -> tuple[bytes, bytes]:
-    """The size of policy.pth in the zip's list, and 4 GB in its place."""
+    """Return the encoded size of policy.pth in the zip directory, and 4 GB to replace it."""
     size = zipfile.ZipFile(io.BytesIO(packed)).getinfo("policy.pth").file_size
     return struct.pack("<L", size), struct.pack("<L", 2**32 - 2)
 

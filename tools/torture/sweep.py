@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster whose workers, a node and the driver are killed (G15)."""
+"""A sweep on a Ray cluster of which workers, a node and the driver are killed."""
 
 import contextlib
 import json
@@ -22,14 +22,14 @@ from torture.ground import Outcome, dice, timed
 
 MARK = "DNA_TORTURE"
 LENGTH, EVERY = 512, 64
-#: One run: eight iterations, a checkpoint after each.
+#: Settings of one run: eight iterations, with a checkpoint after each.
 RUN = {"horizon": 16, "agents": 4, "joint.sgd.minibatch": 32, "interactions": LENGTH}
 KEY = "joint.sgd.learning_rate"
 
 
 @dataclass
 class Nodes:
-    """A cluster of this machine, all of whose processes carry a mark."""
+    """A Ray cluster on this machine, all processes of which carry a mark."""
 
     cluster: Any
     mark: str
@@ -40,17 +40,17 @@ class Nodes:
         return str(self.cluster.address)
 
     def lose_one(self) -> None:
-        """A machine goes away, without a word."""
+        """Kill all processes of a node."""
         self.cluster.remove_node(self.others.pop(), allow_graceful=False)
 
     def runs(self) -> list[int]:
-        """Workers that have a run, and the runs' own processes."""
+        """Return the workers that have a run, and the processes of the runs."""
         return marked(self.mark, b"ray::body") + marked(self.mark, b"dna\0resume")
 
 
 @contextlib.contextmanager
 def nodes(count: int, cpus: int = 1) -> Iterator[Nodes]:
-    """So many nodes; nothing of them is left afterwards."""
+    """Start nodes, and remove all their processes afterwards."""
     mark = uuid4().hex
     old = {name: os.environ.get(name) for name in (MARK, "RAY_USAGE_STATS_ENABLED")}
     os.environ |= {MARK: mark, "RAY_USAGE_STATS_ENABLED": "0"}
@@ -73,7 +73,7 @@ def nodes(count: int, cpus: int = 1) -> Iterator[Nodes]:
 
 
 def marked(mark: str, words: bytes) -> list[int]:
-    """Processes of ours whose command holds these words; never this one."""
+    """Return the other processes with this mark whose command contains these words."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -88,7 +88,7 @@ def marked(mark: str, words: bytes) -> list[int]:
 
 
 def command(root: Path, rates: list[float], seeds: int, *more: str) -> list[str]:
-    """`dna sweep` over learning rates."""
+    """Return the command `dna sweep` over learning rates."""
     words = [sys.executable, "-m", "dna", "sweep", "CartPole-v1", "--algo", "ppo"]
     words += [f"{key}={value}" for key, value in RUN.items()]
     words += [f"{KEY}={','.join(map(str, rates))}", "--seeds", str(seeds)]
@@ -97,7 +97,7 @@ def command(root: Path, rates: list[float], seeds: int, *more: str) -> list[str]
 
 
 def undisturbed(root: Path, rates: list[float], seeds: int) -> dict[str, bytes]:
-    """Digest → metrics of the same runs, one after the other, in this process."""
+    """Train the same runs in this process; return the metrics by digest."""
     found = {}
     how = How(threads=1, checkpoint_every=EVERY, tensorboard=False)
     for rate in rates:
@@ -112,7 +112,7 @@ def undisturbed(root: Path, rates: list[float], seeds: int) -> dict[str, bytes]:
 
 
 def compare(root: Path, expected: dict[str, bytes], outcome: Outcome) -> None:
-    """Every run is there, over, and as if nothing had happened; and so is the table."""
+    """Check that every run and the table are complete and equal those without kills."""
     points = json.loads((root / "sweep/results.json").read_text())["points"]
     listed = {run["digest"]: run for point in points for run in point["runs"]}
     outcome.lost += len(set(expected) ^ set(listed))
@@ -125,7 +125,7 @@ def compare(root: Path, expected: dict[str, bytes], outcome: Outcome) -> None:
 
 
 def sweep(root: Path, seeds: int = 6, kills: int = 30, points: int = 10) -> Outcome:
-    """Three nodes; workers and runs killed at random, a node lost, the driver killed."""
+    """Kill workers and runs at random, one of three nodes, and the driver."""
     rates = [round(1e-4 * 1.5**i, 6) for i in range(points)]
     with timed("run of a sweep on 3 Ray nodes under fire") as outcome:
         expected = undisturbed(root / "quiet", rates, seeds)
@@ -142,9 +142,9 @@ def sweep(root: Path, seeds: int = 6, kills: int = 30, points: int = 10) -> Outc
 
 
 def _fire(three: Nodes, words: list[str], root: Path, kills: int, runs: int) -> list[int]:
-    """Kill until the sweep is over all the same: processes killed, how each driver ended.
+    """Kill processes until the sweep is done; return the kills and the drivers' exit codes.
 
-    As many as there are runs to kill: evenly over the sweep, not all in its first minute.
+    Kills are spread evenly over the sweep instead of all happening in its first minute.
     """
     chance, killed, ends, end = dice("sweep"), 0, [], time.perf_counter() + 1800
     driver = _driver(words, root)

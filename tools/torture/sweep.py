@@ -45,7 +45,7 @@ class Nodes:
 
     def runs(self) -> list[int]:
         """Return the workers that have a run, and the processes of the runs."""
-        return marked(self.mark, b"ray::body") + marked(self.mark, b"dna\0resume")
+        return marked(self.mark, b"ray::resume_in_child") + marked(self.mark, b"dna\0resume")
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
-"""An environment of your own, from Python and from the command line, with the same result.
+"""A custom environment, used from Python and from the command line with the same result.
 
     python examples/custom_env.py
     cd examples && dna train custom_env:make --allow-import
 
-A thermostat: hold a room at 20 °C while it is colder outside, heating as little as possible.
+The task is a thermostat: keep a room at 20 °C while it is colder outside, with little heating.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import dna
 
 
 class Thermostat(gymnasium.Env[Any, int]):
-    """Off, half, full; −|T − 20| / 10 a step, less what heating costs."""
+    """Heating off, half or full; the reward is −|T − 20| / 10 minus the cost of heating."""
 
     observation_space = spaces.Box(-30, 50, (2,), np.float32)
     action_space = spaces.Discrete(3)
@@ -33,7 +33,7 @@ class Thermostat(gymnasium.Env[Any, int]):
     def reset(
         self, *, seed: int | None = None, options: Any = None
     ) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)  # np_random is seeded: draw from it alone
+        super().reset(seed=seed)  # seeds np_random: use no other generator
         self.outside = self.np_random.uniform(-10, 15)
         self.room = self.np_random.uniform(10, 25)
         self.time = 0
@@ -43,7 +43,7 @@ class Thermostat(gymnasium.Env[Any, int]):
         self.room += 0.1 * (self.outside - self.room) + 1.75 * action
         self.time += 1
         reward = -abs(self.room - 20) / 10 - 0.02 * action
-        # A time limit is a truncation: what follows is still worth something.
+        # A time limit is a truncation: the state after it still has a value.
         return self.seen(), reward, False, self.time >= self.length, {}
 
     def seen(self) -> Any:
@@ -51,12 +51,12 @@ class Thermostat(gymnasium.Env[Any, int]):
 
 
 def make(length: int = 60) -> Thermostat:
-    """What `dna train custom_env:make --allow-import` calls."""
+    """Create the environment for `dna train custom_env:make --allow-import`."""
     return Thermostat(length)
 
 
 def from_the_command_line(interactions: int, seed: int) -> float:
-    """The score of the same run, trained by `dna train`."""
+    """Return the score of the same run, trained by `dna train`."""
     with TemporaryDirectory() as folder:
         words = f"train custom_env:make --allow-import --seed {seed} --json --quiet"
         command = [sys.executable, "-m", "dna", *words.split()]

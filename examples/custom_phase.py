@@ -1,4 +1,4 @@
-"""A phase of your own: DNA with self-imitation, L = −c · Ê[max(Â, 0) · log π(a|s)].
+"""A custom phase: DNA with self-imitation, L = −c · Ê[max(Â, 0) · log π(a|s)].
 
 A phase is a settings model and two functions (docs/add-a-phase.md). Optimizers, schedules,
 checkpoints, metrics and settings (`imitate__coefficient=0.2`) then work with it unchanged.
@@ -47,7 +47,7 @@ def _(phase: Imitate, networks: Networks, mb: Batch, progress: float) -> tuple[T
 
 
 def main(interactions: int = 30_000) -> list[float]:
-    """Learn with the phase between policy and value; its loss, iteration by iteration."""
+    """Learn with the phase between policy and value; return its loss in every iteration."""
     policy, *others = dna.for_environment("CartPole-v1").phases
     imitate = Imitate(sgd=SGD(epochs=1, minibatch=256))
     agent = dna.Agent("CartPole-v1", phases=[policy, imitate, *others])

@@ -1,8 +1,8 @@
 """A robot with a camera and joints: Dict observations, and an action that moves and grips.
 
-The camera shows a target as a bright spot; the joints say where the hand is. The action is a
-Dict too: a direction (real numbers) and whether to grip (a choice). Images go through a
-convolutional encoder, the joints join behind it: nothing has to be set for that.
+The camera shows a target as a bright spot; the joints give the position of the hand. The action
+is also a Dict: a direction (real numbers) and whether to grip (a choice). By default, images go
+through a convolutional encoder, and its features are concatenated with the joints.
 
     python examples/dict_robot.py
     python examples/dict_robot.py --interactions 100000
@@ -21,7 +21,7 @@ SIZE = 12
 
 
 class Robot(gymnasium.Env[Any, Any]):
-    """Move the hand to the target and grip there: 1 for a grip that holds, −0.2 for a miss."""
+    """Move the hand to the target and grip there: reward 1 for a hit, −0.2 for a miss."""
 
     observation_space = spaces.Dict(
         {
@@ -62,8 +62,8 @@ class Robot(gymnasium.Env[Any, Any]):
 
 
 def main(interactions: int = 30_000, episodes: int = 50) -> tuple[float, float]:
-    """Mean scores before and after learning."""
-    # Images cost more than vectors: fewer passes over each rollout, and a narrow encoder.
+    """Return the mean scores before and after learning."""
+    # Images are expensive, so use fewer epochs and a narrow encoder.
     fewer = {f"{phase}.sgd.epochs": 2 for phase in ("policy", "value", "distil")}
     agent = dna.DNA(Robot, seed=1, warm_up__high=25, network__width=64, **fewer)
     before = agent.evaluate(episodes)

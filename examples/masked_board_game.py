@@ -1,7 +1,7 @@
-"""Tic-tac-toe against a random player: a board game whose rules are an action mask.
+"""Tic-tac-toe against a random player, with an action mask for the rules of the game.
 
-The mask in `info["action_mask"]` says which squares are free. The agent never chooses another,
-neither while it learns nor when it plays; the environment raises if it did.
+The mask in `info["action_mask"]` says which squares are free. The agent never chooses any other
+square, in training or in play; the environment would raise an exception.
 
     python examples/masked_board_game.py
     python examples/masked_board_game.py --interactions 200000
@@ -20,7 +20,7 @@ LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4
 
 
 class TicTacToe(gymnasium.Env[Any, int]):
-    """We are +1, the random player is −1 and begins half of the games."""
+    """The agent is +1; the random player is −1 and begins half of the games."""
 
     observation_space = spaces.Box(-1, 1, (9,), np.float32)
     action_space = spaces.Discrete(9)
@@ -58,7 +58,7 @@ class TicTacToe(gymnasium.Env[Any, int]):
 
 
 def play(agent: dna.DNA, games: int) -> tuple[int, int, int]:
-    """(won, drawn, lost) of games that are played with `predict`."""
+    """Play games with `predict`; return how many were won, drawn and lost."""
     env, results = TicTacToe(), []
     for game in range(games):
         obs, info = env.reset(seed=game)

@@ -15,7 +15,7 @@ from torch import Tensor
 import dna
 from dna.algorithm.returns import normalized
 from dna.config.phases import SGD, Name, NonNegative, Phase
-from dna.networks.batch import Batch
+from dna.networks.batch import Batch, Experience
 from dna.networks.networks import Networks
 from dna.phases import Metrics, freeze, loss, mean
 
@@ -34,8 +34,8 @@ class Imitate(Phase):
 
 
 @freeze.register
-def _(phase: Imitate, networks: Networks, batch: Batch) -> Batch:
-    return {"gain": normalized(batch["advantage"], batch["weight"]).clamp(min=0)}
+def _(phase: Imitate, networks: Networks, data: Experience) -> Batch:
+    return {"gain": data.over_all(normalized, "advantage", "weight").clamp(min=0)}
 
 
 @loss.register

@@ -1,4 +1,4 @@
-"""Public name of `dna.callbacks`."""
+"""Public name of `dna.runs.callbacks`."""
 
 from dna.runs.callbacks import Callbacks, Running, State
 

@@ -24,7 +24,8 @@ from dna.common.lock import check_unlocked, locked
 from dna.config.overrides import tweak
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
-from dna.runs.sinks import OneLine, PlainLines, TensorBoard
+from dna.runs.text_progress import OneLine, PlainLines
+from dna.runs.trackers import TensorBoard
 from dna.runs.train import train
 from helpers import Stopper, bytes_of, tiny
 

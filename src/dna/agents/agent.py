@@ -243,7 +243,7 @@ class Agent:
         self._check_environment("learn")
         asked = either(interactions, total_timesteps)
         from dna.runs.callbacks import Callbacks
-        from dna.runs.sinks import text_progress
+        from dna.runs.text_progress import text_progress
         from dna.runs.train import train
 
         given = callback if isinstance(callback, list | tuple) else [callback]

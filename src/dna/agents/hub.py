@@ -1,8 +1,8 @@
 """Folders for the Hugging Face Hub: find and load policies, package a run, upload the result.
 
-Loading executes no code: a policy is safetensors and JSON under a manifest of hashes, the model
+Loading executes no code: a policy is safetensors and JSON with a manifest of hashes, the model
 card is never parsed, and symbolic links are refused. Uploading happens only on request
-(`dna push`), with the token that `hf auth login` stored; it is neither read nor kept here.
+(`dna push`), with the token that `hf auth login` stored; this module never reads it.
 """
 
 import json

@@ -1,10 +1,11 @@
 """Compiled optimizer steps for small networks, and the choice between compiled and eager.
 
-An eager step of a small network is almost all dispatch: a millisecond of calls around a tenth
-of arithmetic. `CompiledStep` makes loss, gradient, clip and Adam of a few mini-batches one
-function of flat vectors and compiles it with `torch.compile`. The result equals that of the
+An eager step of a small network spends almost all of its time on dispatch: of about a
+millisecond, only a tenth is arithmetic. `CompiledStep` combines the loss, gradient, clipping
+and Adam update of a few mini-batches into one function of flat vectors and compiles it with
+`torch.compile`. The result equals that of the
 eager step up to float rounding, and is reproducible to the bit. It needs a C++ compiler at run
-time. `make_steps` compiles where a run is long enough to win back the compilation time.
+time. `make_steps` compiles if a run is long enough to recoup the compilation time.
 """
 
 import functools

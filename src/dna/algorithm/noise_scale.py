@@ -1,9 +1,9 @@
 """The gradient noise scale of any torch loss (section 3.2, algorithm 2, McCandlish et al.).
 
-B_simple = tr(Σ) / |G|² is the mini-batch size at which noise and gradient have equal length:
+B_simple = tr(Σ) / |G|² is the mini-batch size at which noise and gradient have equal norm:
 much smaller mini-batches waste steps, much larger ones waste data. σ = √B_simple is the ratio
 of a single sample's noise to the gradient. This module is independent of reinforcement
-learning: it needs a loss, parameters and rows of data, and changes no weights. Rows are taken
+learning: it needs a loss, parameters and rows of data, and changes no weights. Rows are assumed
 to be independent; correlated rows bias |𝒢|² upwards and σ downwards (docs/noise.md).
 """
 

@@ -30,7 +30,8 @@ PIPE_WIDTH = 10_000
 
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed of the episodes")]
 Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Take the most likely action, do not sample")
+    bool,
+    typer.Option("--deterministic", help="Take the most likely action instead of sampling"),
 ]
 AllowImport = Annotated[
     bool, typer.Option("--allow-import", help="Allow the run's module:factory to run its code")
@@ -40,7 +41,7 @@ AllowImport = Annotated[
 def eval_(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, or of the seeds of a run"),
+        typer.Argument(metavar="RUN...", help="Folders of runs, or folders written by --seeds"),
     ],
     episodes: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Complete episodes to play")
@@ -292,7 +293,8 @@ def noise(
     """Measure the gradient noise scale of every phase of a run and suggest mini-batch sizes.
 
     B_simple is the mini-batch size at which the noise is as large as the gradient; σ is its
-    square root. The newest checkpoint plays the rollouts; the run's folder is not changed.
+    square root. Rollouts are collected with the newest checkpoint; the run folder stays as it
+    is.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""Exchange of policies: `dna export`, `dna push` and `dna import-sb3`."""
+"""Export, upload and import policies: `dna export`, `dna push` and `dna import-sb3`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,9 @@ class HubOptions:
     ] = 0
     deterministic: Annotated[
         bool,
-        typer.Option("--deterministic", help="hub: take the most likely action, do not sample"),
+        typer.Option(
+            "--deterministic", help="hub: take the most likely action instead of sampling"
+        ),
     ] = False
     allow_import: Annotated[
         bool,
@@ -50,7 +52,8 @@ def export(
     no_env: Annotated[
         bool,
         typer.Option(
-            "--no-env", help="onnx: do not create the environment; actions are left unscaled"
+            "--no-env",
+            help="onnx: do not create the environment; actions count from 0, unclipped",
         ),
     ] = False,
     hub: HubOptions,
@@ -58,8 +61,8 @@ def export(
     """Export a policy as an ONNX file or as a folder for the Hugging Face Hub.
 
     The ONNX model takes observations as the environment returns them; it includes the
-    normalizer and the action space. Its inputs are described inside it and in a file beside it.
-    Its outputs are compared with torch's before the file is written.
+    normalizer and the action space. Its inputs are described inside it and in a JSON file next
+    to it. Its outputs are compared with torch's before the file is written.
 
     Examples:
 
@@ -132,7 +135,7 @@ def push(
 ) -> None:
     """Upload a policy to the Hugging Face Hub; log in with `hf auth login` first.
 
-    A run is first packaged as `dna export --format hub` does it.
+    A run is first packaged as by `dna export --format hub`.
 
     Examples:
 

@@ -17,7 +17,15 @@ from rich.text import Text
 
 from dna.common.console import say
 from dna.config import Config
-from dna.runs.sinks import NOISE, QUIET_FOR, PlainLines, RateMeter, Silent, clock, noise_words
+from dna.runs.text_progress import (
+    NOISE,
+    QUIET_FOR,
+    PlainLines,
+    RateMeter,
+    Silent,
+    clock,
+    noise_words,
+)
 
 if TYPE_CHECKING:
     from dna.runs.metrics import Row, Sink

@@ -44,8 +44,9 @@ def report(
 ) -> None:
     """Write a self-contained HTML page about runs or an experiment.
 
-    It shows what the folders hold: learning curves, losses, gradient noise, time, settings
-    compared with their preset, the machine, evaluations, recorded episodes and checkpoints.
+    As far as the folders contain them, it shows learning curves, losses, gradient noise, time,
+    settings compared with their preset, the machine, evaluations, recorded episodes and
+    checkpoints.
 
     Examples:
 
@@ -94,7 +95,8 @@ def _experiment(given: Path, root: Path) -> Path:
 
 def watch(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Folder of a run, or of the seeds of a run")
+        Path,
+        typer.Argument(metavar="RUN", help="Folder of a run, or a folder written by --seeds"),
     ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one")] = 0,
 ) -> None:

@@ -31,17 +31,19 @@ def reproduce(
     *,
     scale: Annotated[
         Literal["smoke", "small", "paper"],
-        typer.Option(help="smoke takes seconds, small hours; paper is as published"),
+        typer.Option(help="smoke: seconds; small: hours; paper: the published size"),
     ] = "small",
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print what the experiment would take and stop")
+        bool,
+        typer.Option("--plan", help="Print what it would cost (runs, time, disk) and stop"),
     ] = False,
     claims: Annotated[
         bool,
         typer.Option("--claims", help="Print the verdicts on the claims of NAME, or of all"),
     ] = False,
     finished: Annotated[
-        bool, typer.Option("--finished", help="Show the finished runs, train nothing")
+        bool,
+        typer.Option("--finished", help="Draw and judge the finished runs without training"),
     ] = False,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of seeds [that of the scale]")

@@ -38,12 +38,15 @@ def show(
     help_settings: Annotated[
         bool,
         typer.Option(
-            "--help-settings", help="Describe every setting, or those that mention WORD"
+            "--help-settings", help="Describe every setting, or those that mention WHAT"
         ),
     ] = False,
     diff: Annotated[
         str | None,
-        typer.Option(metavar="OTHER|as_run", help="Print only the differences from this"),
+        typer.Option(
+            metavar="OTHER|as_run",
+            help="Print only the differences from this preset, profile or run",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -38,7 +38,7 @@ class SweepOptions:
 
     seed: Seed = 0
     seeds: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Runs of each point, from --seed on")
+        int, typer.Option(min=1, max=10_000, help="Seeds per point, starting at --seed")
     ] = 1
     search: Annotated[
         Literal["optuna"] | None,
@@ -83,8 +83,8 @@ def sweep(
 
     `key=a,b,c` lists values; `key=lo..hi:n` is n values from lo to hi, spaced logarithmically
     if hi is at least ten times lo; `key=value` applies to all runs. With --search,
-    `key=lo..hi` is any value in between. Runs are named by their digest: finished ones are
-    skipped and interrupted ones continue, so the same command continues a sweep.
+    `key=lo..hi` samples values between lo and hi. Runs are named by their digest: finished
+    ones are skipped and interrupted ones continue, so the same command continues a sweep.
 
     Examples:
 

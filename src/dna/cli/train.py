@@ -42,7 +42,7 @@ def train(
     seed: Seed = 0,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=10_000, help="Train this many seeds, from --seed on"),
+        typer.Option(min=1, max=10_000, help="Train this many seeds, starting at --seed"),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -255,7 +255,7 @@ def _train(
     from dna.distributed.world import join
     from dna.runs.metrics import Sink
     from dna.runs.setup import How
-    from dna.runs.sinks import Tracker
+    from dna.runs.trackers import Tracker
     from dna.runs.train import train as train_run
 
     with join(given.get("device") or "auto", given["env_timeout"]) as world:

@@ -1,8 +1,9 @@
 """Durable files: written atomically, hashed, read back, and never pickled.
 
 The only module that writes files. Tensors are safetensors, everything else is JSON or plain
-text. A folder appears under its name only when every file in it is complete, on disk and was
-read back. Leftovers of a crash have names that begin with `.partial-` and are never read.
+text. A folder appears under its name only when every file in it has been completely written,
+synced to disk and read back. Leftovers of a crash have names that begin with `.partial-` and
+are never read.
 `exchange` replaces several files and folders of a run as one transaction.
 """
 

@@ -1,6 +1,6 @@
 """The system calls behind `dna.common.storage`, one function each.
 
-They are a module of their own so that tests can make each of them fail, stop short or crash.
+They are in a separate module so that tests can make each of them fail, stop short or crash.
 """
 
 import errno

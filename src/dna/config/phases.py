@@ -132,7 +132,7 @@ class Joint(ClippedPhase):
     kind: Literal["joint"] = "joint"
     name: Name = "joint"
     value_weight: NonNegative = 0.5
-    """Weight of the value loss L^VF beside L^CLIP."""
+    """Weight of the value loss L^VF relative to L^CLIP."""
 
 
 class Value(Phase):

@@ -92,7 +92,7 @@ def check_replicas(world: World, tensors: Mapping[str, Tensor], iteration: int) 
             raise RanksApart(
                 f"iteration {iteration}: rank {rank} is no longer like rank 0 "
                 f"({names[different[0]]}); "
-                "checkpoints are untouched, `dna resume` goes back to the last"
+                "checkpoints are untouched; `dna resume` continues from the last one"
             )
 
 

@@ -149,7 +149,7 @@ class Ranks:
         what = "does not answer" if late else "is gone"
         return RanksApart(
             f"rank {self.rank} of {self.size}: another rank {what}; `dna resume` with as many "
-            "ranks goes on, `torchrun --max-restarts` by itself"
+            "ranks continues, `torchrun --max-restarts` does so by itself"
         )
 
 

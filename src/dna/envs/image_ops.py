@@ -1,4 +1,4 @@
-"""Operations on byte images, by OpenCV where it is installed: interleave, sum, sum of squares.
+"""Operations on byte images, with OpenCV if it is installed: interleave, sum, sum of squares.
 
 Results are whole numbers, so they do not depend on whether OpenCV is installed.
 """

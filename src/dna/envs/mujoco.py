@@ -2,7 +2,8 @@
 
 A step of the simulator starts from its *integration state* alone. But environments read
 derived arrays before they step: Ant's reward subtracts a body's position that lags behind
-the joints, and so do Reacher-v4 and Humanoid. So the arrays of `MjData` are saved as well.
+the joints, and the rewards of Reacher-v4 and Humanoid use similar arrays. Therefore the arrays
+of `MjData` are saved as well.
 """
 
 import importlib

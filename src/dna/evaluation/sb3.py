@@ -1,6 +1,6 @@
 """Import the weights of a Stable-Baselines3 PPO model as a saved policy.
 
-SB3's zip holds `policy.pth`, written by `torch.save`, and `data`, JSON in which whatever is
+SB3's zip contains `policy.pth`, written by `torch.save`, and `data`, JSON in which whatever is
 not a plain value is a pickle in base64. Those pickles are never decoded: only the plain values
 are used, such as the printed name of the activation. Nothing in the file is executed.
 

@@ -1,8 +1,8 @@
 """Actors: evaluate π and sample actions with torch, or for few small states with numpy.
 
 A step of one environment needs a single row of a small network. In torch that takes about
-thirty calls of a few microseconds each; numpy's calls cost a third. `NumpyActor` shares the
-memory of the weights and statistics, so it is always up to date.
+thirty calls of a few microseconds each; numpy's calls cost a third of that. `NumpyActor` shares
+the memory of the weights and statistics, so it is always up to date.
 """
 
 from typing import Any, Protocol

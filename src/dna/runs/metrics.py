@@ -2,7 +2,7 @@
 
 `metrics.jsonl` and `episodes.csv` hold only what the run computed, so that they are equal to
 the byte for equal (config, seed); wall-clock times go to `timings.jsonl`. TensorBoard and other
-trackers are in `dna.runs.sinks`.
+trackers are in `dna.runs.trackers`.
 """
 
 import json
@@ -170,7 +170,7 @@ class Recorder:
         """
         self.sinks = [MetricsFiles(self.folder, lengths)]
         if self.tensorboard:
-            from dna.runs.sinks import TensorBoard
+            from dna.runs.trackers import TensorBoard
 
             self.sinks.append(
                 TensorBoard(self.folder, self.config, self.seed, lengths or {}, interactions)

@@ -3,7 +3,7 @@
 A thread checks once a second whether a call into the environments has taken too long. It
 counts the seconds one by one, so that a process that was suspended (Ctrl-Z, a sleeping
 machine) has missed only one of them when it continues. For a call that also holds the
-interpreter lock, so that no thread runs, a small process outside counts in the same way.
+interpreter lock, so that no thread can run, a small separate process counts in the same way.
 """
 
 import faulthandler

@@ -17,7 +17,7 @@ from dna.cli import main
 from dna.cli.progress import counting
 from dna.config.overrides import tweak
 from dna.paper.noise_report import advice, nearest_divisor
-from dna.runs.sinks import noise_words
+from dna.runs.text_progress import noise_words
 from helpers import tiny
 
 ROOT = Path(__file__).parents[3]

@@ -54,7 +54,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write the figures as JSON")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure interactions per second, time per part, and the percentage of the limit.
+    """Measure interactions per second, time per part, and the percentage of the limit reached.
 
     The limit is that of the machine: the algorithm's floating-point operations at the speed of
     a large matrix product, plus stepping the environments. Peers do the same work in turns. Run

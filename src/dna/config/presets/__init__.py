@@ -1,4 +1,4 @@
-"""Presets by name, the family of presets for an environment, and profiles on top.
+"""Look up presets by name or environment, and apply profiles to them.
 
 Presets are built with `Config`, `tweak` and `without` only; a module cites the tables that its
 numbers come from.

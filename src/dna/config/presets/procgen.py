@@ -1,8 +1,9 @@
 """Presets of Procgen, table 7 (tab:procgen_hps): PPO, DNA and PPG, close to Cobbe et al. 2021.
 
 Hard levels without limit, as in the curves that the paper compares with; the 200 levels of
-appendix L's first sentence are `env.procgen.num_levels=200`. Encoder: IMPALA, as Cobbe et al.
-Both normalizations and the warm-up are appendix A's. There is no penalty and no time bar.
+appendix L's first sentence are `env.procgen.num_levels=200`. Encoder: IMPALA, as in Cobbe
+et al. Both normalizations and the warm-up follow appendix A. There is no penalty and no time
+bar.
 """
 
 from typing import Any

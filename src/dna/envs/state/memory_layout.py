@@ -2,7 +2,7 @@
 
 Sums over an array depend in their last bits on the order of its axes in memory; the order in
 which a set yields its items depends on the slots they are in and on the slots of items removed
-before. Both are state.
+before. Both are therefore part of the state to save.
 """
 
 import ctypes

@@ -1,7 +1,8 @@
 """Describe the inputs and outputs of an exported policy, as JSON and in sentences.
 
-The contract is stored in the ONNX file and beside it. With it, onnxruntime alone is enough to
-act: it includes all preprocessing between an environment's frames and the file's inputs.
+The contract is stored in the ONNX file and in a JSON file next to it. With it, onnxruntime
+alone is enough to act: it describes all preprocessing between the environment's frames and the
+file's inputs.
 """
 
 from typing import Any

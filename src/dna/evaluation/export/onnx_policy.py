@@ -1,4 +1,4 @@
-"""The torch module that an ONNX file is made of: normalizer, network, post-processing.
+"""The torch module that is exported to ONNX: normalizer, network, post-processing.
 
 Its inputs are the observations, one tensor per entry of a Dict, and the mask of legal actions.
 Its outputs are the most likely action in the environment's own format, π's parameters and V_π.

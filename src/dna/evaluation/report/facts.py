@@ -1,4 +1,4 @@
-"""Sections of the page with tables: runs, time, evaluation, films, settings, machine."""
+"""Sections of the page with tables: runs, time, evaluation, videos, settings, machine."""
 
 import base64
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Kinds of claims, each a function from parameters to a test of the results.
 
-Arms are compared by the score of their suite: Atari-5 and its relatives (section 5), the median
+Arms are compared by the score of their suite: Atari-5 and related sets (section 5), the median
 of 57 games, Procgen's mean, the proxy's mean. A test that lacks runs returns *not tested*.
 """
 

@@ -1,4 +1,4 @@
-"""Claims about mathematics and construction: each function computes one and reports it.
+"""Claims about mathematics and construction: each function checks one by computation.
 
 They are short demonstrations for the verdicts; the test suite checks the same things
 thoroughly.

@@ -1,152 +1,21 @@
-"""Where the rows of a run's metrics go: TensorBoard, trackers, and progress as text.
+"""TensorBoard, Weights & Biases and trackio.
 
-TensorBoard, Weights & Biases and trackio get CleanRL's tags, with SB3's as aliases, so that
-existing dashboards work. Scripts and notebooks see progress as lines of text; the command line
-draws a panel instead (`dna.cli.progress`).
+They get CleanRL's tags, with SB3's as aliases, so that existing dashboards work.
 """
 
 import importlib
 import json
 import re
-import sys
 import time
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dna.common.append_log import AppendLog, changed
-from dna.common.console import say
 from dna.common.errors import BadInput, MissingExtra
 from dna.common.storage import remove
 from dna.config import Config, json_tree
 from dna.runs.metrics import Row
-
-if TYPE_CHECKING:  # it imports torch
-    from dna.runs.metrics import Row, Sink
-
-#: Seconds between lines of a log.
-QUIET_FOR = 5.0
-#: Seconds between updates of a line that is overwritten.
-REFRESH = 0.2
-#: Prefix of the metrics of the noise scale.
-NOISE = "noise/"
-
-
-def text_progress(show: bool) -> "Sink":
-    """Overwrite one line on a terminal or in a notebook; elsewhere write lines at times."""
-    if not show:
-        return Silent()
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    return OneLine() if terminal or "ipykernel" in sys.modules else PlainLines()
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self) -> None:
-        """Do nothing."""
-
-    def write(self, row: "Row") -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class RateMeter:
-    """Measures interactions per second over the last half minute, and the time left."""
-
-    def __init__(self) -> None:
-        self.marks: deque[tuple[float, int]] = deque(maxlen=200)
-        self.compiling = 0.0
-
-    def update(self, row: "Row") -> tuple[float, float]:
-        """Return (interactions/s, seconds left); compiling happens once and is not counted."""
-        self.compiling += row.seconds.get("compile", 0.0)
-        now = row.elapsed - self.compiling
-        self.marks.append((now, row.interactions))
-        while len(self.marks) > 2 and now - self.marks[0][0] > 30:
-            self.marks.popleft()
-        (t0, i0), (t1, i1) = self.marks[0], self.marks[-1]
-        rate = (i1 - i0) / (t1 - t0) if t1 > t0 else row.rate
-        return rate, max(row.total - row.interactions, 0) / rate if rate > 0 else 0.0
-
-
-class PlainLines:
-    """Writes a line now and then, for logs."""
-
-    every = QUIET_FOR
-
-    def __init__(self) -> None:
-        self.meter = RateMeter()
-        self.last = float("-inf")
-        self.pending: str | None = None
-        self.noise = ""
-
-    def start(self) -> None:
-        """Announce the warm-up, which can take a while."""
-        self._write("warming up …")
-
-    def write(self, row: "Row") -> None:
-        """Write a line if the last one was long enough ago."""
-        rate, left = self.meter.update(row)
-        score = "-" if row.score is None else f"{row.score:.2f}"
-        found = {k: v for k, v in row.metrics.items() if k.startswith(NOISE)}
-        if found:
-            self.noise = f"  {noise_words(found)}"
-        self.pending = (
-            f"{min(row.interactions / row.total, 1):4.0%}  {row.interactions:,} interactions  "
-            f"score {score}  {row.episodes:,} episodes  {rate:,.0f}/s  {clock(left)} left"
-            f"{self.noise}"
-        )
-        if time.monotonic() - self.last >= self.every:
-            self._flush()
-
-    def _write(self, text: str) -> None:
-        say(text)
-
-    def close(self) -> None:
-        """Write the last line, if it was delayed."""
-        self._flush()
-
-    def _flush(self) -> None:
-        if self.pending is not None:
-            self._write(self.pending)
-            self.pending = None
-            self.last = time.monotonic()
-
-
-class OneLine(PlainLines):
-    """Overwrites one line."""
-
-    every = REFRESH
-
-    def _write(self, text: str) -> None:
-        say(f"\r\x1b[K{text}", end="")
-
-    def close(self) -> None:
-        """Leave the last line on the screen."""
-        super().close()
-        say("")
-
-
-def noise_words(metrics: dict[str, float]) -> str:
-    """Format `σ policy 221 value 17.5 distil ?`; `?`: not distinguishable from zero."""
-    phases = dict.fromkeys(name.split("/")[1] for name in metrics)
-    words = []
-    for phase in phases:
-        sigma = metrics.get(f"{NOISE}{phase}/sigma")
-        words.append(f"{phase} {'?' if sigma is None else f'{sigma:.3g}'}")
-    return "σ " + "  ".join(words)
-
-
-def clock(seconds: float) -> str:
-    """Format 1:02:03 or 2:03."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
-
 
 #: Prefix of the names of event files.
 STEM = "events.out.tfevents."

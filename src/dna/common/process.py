@@ -4,7 +4,6 @@ Standard library only: the workers of a cluster import this before every run, an
 line before torch is loaded.
 """
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import IO
+from typing import IO, Any
 
 #: Spin rounds of idle OpenMP threads: tens of microseconds. Default: 300,000, or endless.
 WAITING = {"GOMP_SPINCOUNT": "5000"}
@@ -113,6 +112,8 @@ class Child:
     def __init__(
         self, folder: str, options: Sequence[str] = (), cwd: str | None = None
     ) -> None:
+        import ctypes  # 3 ms of start-up; here, because the forked child must not import
+
         self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed in `poll`
         self.ended: ExitStatus | None = None
         self.process = subprocess.Popen(
@@ -122,7 +123,7 @@ class Child:
             stdout=subprocess.DEVNULL,
             stderr=self.stderr,
             start_new_session=True,  # Ctrl-C goes to the parent, which passes it on
-            preexec_fn=partial(_end_with_parent, os.getpid()),
+            preexec_fn=partial(_end_with_parent, os.getpid(), ctypes.CDLL(None)),
         )
 
     def poll(self) -> ExitStatus | None:
@@ -140,9 +141,9 @@ class Child:
         self.process.send_signal(signal.SIGTERM)
 
 
-def _end_with_parent(parent: int) -> None:
+def _end_with_parent(parent: int, libc: Any) -> None:
     """Run in the child: request SIGTERM for when the parent dies, however it dies."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:  # it died before the line above
             os.kill(os.getpid(), signal.SIGTERM)

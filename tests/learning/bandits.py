@@ -100,4 +100,18 @@ class Aim(Bandit):
         return float(max(-1.0, 1 - np.mean((action - target) ** 2)))
 
 
-BANDITS = (Choose, Masked, ChooseMany, Switch, Aim)
+class ChooseAndAim(Bandit):
+    """Dict: name the context, and bring a number near a target that the context sets."""
+
+    action_space = spaces.Dict(
+        {"name": spaces.Discrete(4), "aim": spaces.Box(-1, 1, (1,), np.float32)}
+    )
+    chance = 0.3
+    interactions = 12_288
+
+    def pay(self, action: Any) -> float:
+        distance = float(action["aim"][0]) - 0.5 * (self.context - 1)
+        return (float(action["name"] == self.context) + max(-1.0, 1 - distance**2)) / 2
+
+
+BANDITS = (Choose, Masked, ChooseMany, Switch, Aim, ChooseAndAim)

@@ -42,7 +42,7 @@ class ExperimentRun(BaseModel):
     score: float | None = None
 
 
-class Verdict(BaseModel):
+class ClaimVerdict(BaseModel):
     """The verdict on one claim of the paper."""
 
     id: str
@@ -66,7 +66,7 @@ class About(BaseModel):
     covers: list[str] = []
     runs: list[ExperimentRun] = []
     failed: list[str] = []  # the run and the reason
-    verdicts: list[Verdict] = []
+    verdicts: list[ClaimVerdict] = []
     figures: list[str] = []
     tables: list[str] = []
 
@@ -137,7 +137,7 @@ def sections(experiment: ExperimentFolder) -> list[PageSection | None]:
     ]
 
 
-def verdicts(found: list[Verdict]) -> PageSection | None:
+def verdicts(found: list[ClaimVerdict]) -> PageSection | None:
     """Show the claims and their verdicts."""
     rows = [
         [

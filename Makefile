@@ -11,7 +11,7 @@ BIN := .venv/bin
 DEMO := runs/demo
 CHROMIUM := /usr/bin/chromium
 
-.PHONY: install demo test browser test-all long worlds slow torture check format peers bench screenshots docs clean
+.PHONY: install demo test browser test-all long worlds slow torture fuzz check format peers bench screenshots docs clean
 
 install: .venv/installed
 
@@ -54,8 +54,11 @@ slow: install  ## training runs that must reach a score: minutes
 worlds: install  ## 81 environments: one iteration, snapshots, parity: minutes
 	$(BIN)/python -m pytest -m worlds
 
-torture: install  ## fault injection (docs/reliability.md): half an hour
+torture: install  ## fault injection (docs/reliability.md): over an hour; continues where it stopped
 	PYTHONPATH=tools:tests $(BIN)/python -m torture --json benchmarks/results/torture.json
+
+fuzz: install  ## five fuzzers of 20 minutes, two at a time: an hour; continues where it stopped
+	PYTHONPATH=tools:tests $(BIN)/python -m fuzz --minutes 20 --jobs 2 --json benchmarks/results/fuzz.json
 
 test-all: test long worlds slow torture
 

@@ -31,7 +31,7 @@ from dna.runs.setup import How, build_environments
 from dna.runs.train import Run, train
 from helpers import environment, tiny
 
-QUIET = How(tensorboard=False, threads=1)
+QUIET = How(tensorboard=False, threads=1, verify=False)
 
 
 # --- what is kept ---------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def refusing(monkeypatch, times):
 @pytest.mark.filterwarnings("default")
 def test_a_disk_that_is_full_for_a_moment_costs_nothing(tmp_path, monkeypatch):
     config = tiny("dna", interactions=768)
-    how = How(checkpoint_every=64, tensorboard=False, threads=1)
+    how = How(checkpoint_every=64, tensorboard=False, threads=1, verify=False)
     train(config, 0, tmp_path / "whole", how=how)
     refusing(monkeypatch, 2)
     with pytest.warns(RuntimeWarning, match="not saved, trying again.*No space left on device"):
@@ -102,7 +102,7 @@ def test_a_disk_that_is_full_for_a_moment_costs_nothing(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("default")
 def test_the_third_failure_ends_the_run_and_keeps_what_was_saved(tmp_path, monkeypatch):
     config = tiny("dna", interactions=768)
-    how = How(checkpoint_every=64, tensorboard=False, threads=1)
+    how = How(checkpoint_every=64, tensorboard=False, threads=1, verify=False)
     train(config, 0, tmp_path / "whole", how=how)
     with pytest.raises(Preempted):
         train(config, 0, tmp_path / "run", how=how, sinks=[Stopper(4)])
@@ -129,7 +129,7 @@ def test_a_stop_tries_again_at_once(tmp_path, monkeypatch):
 
 
 def stopped(path, config, iteration=8):
-    how = How(checkpoint_every=64, tensorboard=False, threads=1)
+    how = How(checkpoint_every=64, tensorboard=False, threads=1, verify=False)
     with pytest.raises(Preempted):
         train(config, 0, path, how=how, sinks=[Stopper(iteration)])
     return how
@@ -176,6 +176,7 @@ NOT_SAVED = {
     "Run.clock": "wall-clock",
     "Run.learner": "saved by its own",
     "Run.check_held": "of this process",
+    "Run.restore_check": "checks the snapshots of this process",
     "Learner.weights": "the memory of the networks' weights",
     "Learner.steps": "hold an optimizer each, which is saved, and what was compiled",
     "Run.collector": "saved by its own",
@@ -188,10 +189,11 @@ NOT_SAVED = {
     "MachineRecord.packages": "in `setting`",
     "MachineRecord.compiled": "in `setting`",
     "MachineRecord.facts": "in machine.json, written anew by every process",
-    "Run.recorder": "the lengths of its files are saved",
+    "MachineRecord.not_resumable": "in machine.json",
+    "Run.recorder": "the lengths and hashes of its files are saved",
     "Run.callbacks": "the user's own, given anew to every process",
     "Run.world": "of this process; how many ranks there are is in `setting`",
-    "Collector.watch": "of this process",
+    "Collector.call": "of this process",
     "Collector.world": "of this process",
     "Collector.share": "follows from the configuration and the rank",
     "Collector.env": "saved by its own where it can be",
@@ -213,6 +215,8 @@ NOT_SAVED = {
     "Networks.training": "torch's own flag; no layer of ours looks at it",
     "Networks.preprocess": "read off the normalizer's moments when they are loaded",
     "Normalizer.divisor": "follows from the moments",
+    "GymVector.config": "in config.json",
+    "GymVector.create": "follows from the settings, or is passed again",
     "GymVector.observation": "follows from the environment",
     "GymVector.action": "follows from the environment",
     "GymVector.agents": "in config.json",
@@ -429,7 +433,7 @@ def test_a_step_that_hangs_ends_the_process_with_its_stack(tmp_path):
         "class Stuck(Identity):\n"
         "    def step(self, action):\n"
         "        time.sleep(3600)\n"
-        "how = How(tensorboard=False, threads=1, env_timeout=1.0)\n"
+        "how = How(tensorboard=False, threads=1, env_timeout=1.0, on_hang='exit')\n"
         "train(tiny('dna', None), 0, sys.argv[2], how=how, source=Stuck)\n"
     )
     folder = os.path.dirname(os.path.dirname(__file__))
@@ -440,13 +444,14 @@ def test_a_step_that_hangs_ends_the_process_with_its_stack(tmp_path):
     assert 'File "<string>", line 8, in step' in (tmp_path / "run" / "hang.txt").read_text()
 
 
-def test_the_watch_leaves_slow_but_moving_environments_alone(tmp_path):
+@pytest.mark.parametrize("on_hang", ["exit", "raise"])
+def test_the_watch_leaves_slow_but_moving_environments_alone(on_hang, tmp_path):
     class Slow(Identity):
         def step(self, action):
             time.sleep(0.02)
             return super().step(action)
 
-    how = How(tensorboard=False, threads=1, env_timeout=1.0)
+    how = How(tensorboard=False, threads=1, env_timeout=1.0, on_hang=on_hang)
     train(tiny("ppo", None, interactions=64), 0, tmp_path, how=how, source=Slow)
     assert RunFolder(tmp_path).done
 

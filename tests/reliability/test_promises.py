@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -22,17 +23,20 @@ from dna.cli.train import start_options
 from dna.common.errors import FolderBusy, Preempted, StorageFailure
 from dna.common.lock import check_unlocked, locked
 from dna.config.overrides import tweak
+from dna.runs.extend import copy_run, lengthened
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 from dna.runs.text_progress import OneLine, PlainLines
-from dna.runs.trackers import TensorBoard
+from dna.runs.trackers import STEM, TensorBoard
 from dna.runs.train import train
 from helpers import Stopper, bytes_of, tiny
 
 CONFIG = tiny("dna", "CartPole-v1", interactions=768)
-HOW = How(checkpoint_every=64, tensorboard=False, threads=1)
+HOW = How(checkpoint_every=64, tensorboard=False, threads=1, verify=False)
+WITH_EVENTS = replace(HOW, tensorboard=True)
 PHASES = ("policy", "value", "distil")
 LOGS = ("metrics.jsonl", "episodes.csv")
+EVENTS = f"tensorboard/{STEM}0000000000.dna"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,12 @@ def test_a_run_that_was_over_is_not_begun_again_by_itself(run, every, gone):
     left = [name for name in (*LOGS, "policy/policy.safetensors") if (run / name).exists()]
     before = bytes_of(run, *left)
     with pytest.raises(StorageFailure, match="has no checkpoint that can be used"):
-        train(CONFIG, 3, run, how=How(checkpoint_every=every, tensorboard=False, threads=1))
+        train(
+            CONFIG,
+            3,
+            run,
+            how=How(checkpoint_every=every, tensorboard=False, threads=1, verify=False),
+        )
     assert bytes_of(run, *left) == before
 
 
@@ -176,11 +185,59 @@ def test_event_files_are_never_written_over(tmp_path, number):
     (tmp_path / names[number]).unlink()
     os.truncate(tmp_path / names[2], 20)
     found, lengths = board(tmp_path, lengths, 4)
-    assert found.missing() == [f"{names[number]} was cut short", f"{names[2]} was cut short"]
+    assert found.damaged() == [f"{names[number]} was cut short", f"{names[2]} was cut short"]
     assert found.name not in names
     assert (tmp_path / names[2]).stat().st_size == 20
     assert set(lengths) == {*names, found.name} - {names[number]}
-    assert board(tmp_path, lengths, 5)[0].missing() == []
+    assert board(tmp_path, lengths, 5)[0].damaged() == []
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run with all its logs that was stopped in the middle."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.raises(Preempted):
+        train(CONFIG, 3, folder, how=WITH_EVENTS, sinks=[Stopper(6)])
+    return folder
+
+
+def flip_one_bit(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", [*LOGS, "timings.jsonl", EVENTS])
+def test_one_flipped_bit_in_a_log_is_said_once_and_recorded(stopped, tmp_path, name):
+    run = shutil.copytree(stopped, tmp_path / "run")
+    flip_one_bit(run / name)
+    reason = f"{name} was changed after the checkpoint"
+    with pytest.raises(Preempted), pytest.warns(RuntimeWarning, match=re.escape(reason)):
+        train(CONFIG, 3, run, how=WITH_EVENTS, sinks=[Stopper(8)])
+    train(CONFIG, 3, run, how=WITH_EVENTS)  # its checkpoints know the log as it is now
+    machine = RunFolder(run).machine()
+    assert (machine["exact"], machine["why_not_exact"]) == (False, [reason])
+
+
+def test_a_flipped_bit_beyond_the_checkpoint_is_cut_away(stopped, tmp_path):
+    run = shutil.copytree(stopped, tmp_path / "run")
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b"{half a line")
+    train(CONFIG, 3, run, how=WITH_EVENTS)
+    assert RunFolder(run).machine()["exact"]
+
+
+@pytest.mark.parametrize("change", ["extend", "copy"])
+def test_a_flipped_bit_is_found_in_a_run_that_was_extended_or_copied(run, tmp_path, change):
+    flip_one_bit(run / "episodes.csv")
+    if change == "copy":
+        copy_run(RunFolder(run), tmp_path / "copy")
+        run = tmp_path / "copy"
+    config = lengthened(RunFolder(run), 64)
+    with pytest.warns(RuntimeWarning, match="not exact from here on: episodes.csv was changed"):
+        train(config, 3, run, how=HOW)
+    reasons = ["episodes.csv was changed after the checkpoint"]
+    assert RunFolder(run).machine()["why_not_exact"] == reasons
 
 
 # ── locks and children ────────────────────────────────────────────────────────────────────

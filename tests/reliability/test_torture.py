@@ -9,11 +9,13 @@ from torture.environments import environment_faults
 from torture.ground import warm_up
 from torture.hostile import hostile
 from torture.kills import kills
+from torture.logs import logs
 from torture.museum import EXHIBITS, ROOT
 from torture.nonfinite import nonfinites
 from torture.points import points, saves
 from torture.preemption import preemption
 from torture.races import races
+from torture.zoo import zoo
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,6 +54,12 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
     assert outcome.tried >= 90
 
 
+def test_damaged_logs(tmp_path):
+    outcome = logs(tmp_path, each=3)
+    assert outcome.trouble == []
+    assert outcome.tried >= 15
+
+
 @pytest.mark.parametrize("count", [2, pytest.param(6, marks=long)])
 def test_signals_to_stop(count, tmp_path):
     outcome = preemption(tmp_path, count, limit=60.0)  # how soon is for a quiet machine
@@ -59,11 +67,35 @@ def test_signals_to_stop(count, tmp_path):
     assert outcome.tried >= count
 
 
-@pytest.mark.parametrize(("every", "workers"), [(4, 0), pytest.param(2, 1, marks=long)])
+@pytest.mark.parametrize(("every", "workers"), [(24, 0), pytest.param(3, 1, marks=long)])
 def test_environments_that_fail(every, workers, tmp_path):
     outcome = environment_faults(tmp_path, every=every, workers=workers)
     assert outcome.trouble == []
-    assert outcome.tried >= 30 / every + workers
+    assert outcome.tried >= 120 / every + workers
+
+
+#: Quick patterns of which a careless snapshot gets something wrong.
+PATTERNS = (
+    "MovingRow",
+    "ViewOfView",
+    "OtherDtype",
+    "ListInItself",
+    "AttributeOrder",
+    "TwoClosuresOneCell",
+    "OptionalObject",
+    "KeyedById",
+    "ModuleListChosen",
+    "ClassAttribute",
+    "SpaceThatGrows",
+    "SharedBitGenerator",
+)
+
+
+def test_environments_with_state_in_unusual_places(tmp_path):
+    """Twelve of the patterns, each killed once."""
+    outcome = zoo(tmp_path, PATTERNS, stops=False)
+    assert outcome.trouble == []
+    assert outcome.tried == len(PATTERNS)
 
 
 @pytest.mark.parametrize("most", [4, pytest.param(8, marks=long)])
@@ -81,10 +113,13 @@ def test_processes_that_race_for_one_folder(racers, tmp_path):
     assert outcome.tried >= 2
 
 
-def test_hostile_files_and_names(tmp_path):
-    outcome = hostile(tmp_path)
+@pytest.mark.parametrize(
+    ("extreme", "least"), [(False, 80), pytest.param(True, 250, marks=long)]
+)
+def test_hostile_files_and_names(extreme, least, tmp_path):
+    outcome = hostile(tmp_path, extreme=extreme)
     assert outcome.trouble == []
-    assert outcome.tried >= 80
+    assert outcome.tried >= least
 
 
 def test_bad_configurations(tmp_path):

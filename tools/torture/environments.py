@@ -1,133 +1,52 @@
-"""Environments that die, hang, raise or return invalid values."""
+"""Environments that die, hang, raise, misbehave or return invalid values.
+
+Each is run as on the command line, in a process of its own, and then resumed without the
+fault: the result must be that of a run which never met it.
+"""
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+import dna.cli
+from dna.common.storage import write_json
+from dna.config import json_tree
+from torture import faults
+from torture.faults import FAULTS, SPACES, Fault, factory_of
+from torture.ground import SEED, Child, Outcome, Work, fingerprint, finish, shared_out, timed
 
-from torture.ground import Child, Outcome, Toy, Work, fingerprint, finish, shared_out, timed
-
-#: The fault of an environment at step `AT`; set only in a child process.
-fault: Callable[["Faulty"], Any] | None = None
-AT = 70  # steps of one agent: past the first checkpoints
-
-
-class Faulty(Toy):
-    """The toy environment with a fault at step `AT`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps = 0
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        if fault is not None and self.steps == AT:
-            return fault(self)
-        return super().step(action)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        if fault is not None and self.steps >= AT - 10 and fault in (_reset_raises,):
-            raise RuntimeError("no new episode")
-        return super().reset(seed=seed, options=options)
-
-
-def _answer(**changes: Any) -> Callable[[Faulty], Any]:
-    def answer(env: Faulty) -> Any:
-        obs, reward, ended, cut, info = Toy.step(env, 1)
-        given = {"obs": obs, "reward": reward, "ended": ended, "cut": cut, "info": info}
-        return tuple((given | changes).values())
-
-    return answer
-
-
-def _raise(error: BaseException) -> Callable[[Faulty], Any]:
-    def answer(env: Faulty) -> Any:
-        raise error
-
-    return answer
-
-
-def _reset_raises(env: Faulty) -> Any:
-    obs, reward, _, cut, info = Toy.step(env, 1)
-    return obs, reward, True, cut, info
-
-
-def _busy(env: Faulty) -> Any:
-    while True:
-        pass
-
-
-def _asleep(env: Faulty) -> Any:
-    time.sleep(3600)
-
-
-def _killed(env: Faulty) -> Any:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _segfault(env: Faulty) -> Any:
-    ctypes.string_at(0)
-
-
-NAN, SHAPE = float("nan"), np.zeros(4, np.float32)
-#: Name → (fault, expected exit codes).
-INSIDE: dict[str, tuple[Callable[[Faulty], Any], tuple[int, ...]]] = {
-    "raises": (_raise(RuntimeError("boom")), (5,)),
-    "raises without a word": (_raise(ValueError()), (5,)),
-    "raises an OSError": (_raise(OSError(5, "Input/output error")), (5,)),
-    "raises KeyError": (_raise(KeyError("x")), (5,)),
-    "runs out of memory": (_raise(MemoryError()), (5,)),
-    "recurses": (_raise(RecursionError("deep")), (5,)),
-    "asserts": (_raise(AssertionError("x > 0")), (5,)),
-    "exits": (_raise(SystemExit(0)), (5,)),
-    "stops iterating": (_raise(StopIteration()), (5,)),
-    "breaks its pipe": (_raise(BrokenPipeError()), (5,)),
-    "raises on reset": (_reset_raises, (5,)),
-    "returns None": (lambda env: None, (5,)),
-    "returns four values": (lambda env: Toy.step(env, 1)[:4], (5,)),
-    "returns six values": (lambda env: (*Toy.step(env, 1), {}), (5,)),
-    "wrong shape": (_answer(obs=SHAPE), (5,)),
-    "scalar observation": (_answer(obs=np.float32(1)), (5,)),
-    "observation is None": (_answer(obs=None), (5,)),
-    "observation is text": (_answer(obs="here"), (5,)),
-    "observation is ragged": (_answer(obs=[[1], [1, 2]]), (5,)),
-    "reward is text": (_answer(reward="much"), (5,)),
-    "reward is None": (_answer(reward=None), (4, 5)),  # numpy converts it to NaN
-    "reward is a vector": (_answer(reward=np.zeros(3)), (5,)),
-    "NaN observation": (_answer(obs=np.full(3, NAN, np.float32)), (4,)),
-    "infinite observation": (_answer(obs=np.full(3, np.inf, np.float32)), (4,)),
-    "NaN reward": (_answer(reward=NAN), (4,)),
-    "infinite reward": (_answer(reward=-np.inf), (4,)),
-    "busy for ever": (_busy, (5,)),
-    "asleep for ever": (_asleep, (5,)),
-    "killed": (_killed, (-signal.SIGKILL,)),
-    "segmentation fault": (_segfault, (-signal.SIGSEGV,)),
-}
 WORKER = {"worker killed": signal.SIGKILL, "worker frozen": signal.SIGSTOP}
 #: Seconds until the process must end; a frozen worker may be saving a game, which is slow.
 SECONDS, FROZEN = 15.0, 45.0
+#: Lines that a run with a fault may print: warnings and one error.
+LINES = 6
 
 
 def environment_faults(root: Path, every: int = 1, workers: int = 20) -> Outcome:
     """Inject every `every`-th fault in the process; kill and freeze workers of Atari games."""
     with timed("environment that fails") as outcome:
-        work = Work("dna", "toy", source=Faulty)
-        trouble = finish(work, root / "whole")
-        assert not trouble, trouble
-        expected = fingerprint(root / "whole")
+        works = {space: Work("dna", factory_of(space)) for space in SPACES}
+        chosen = list(FAULTS)[::every]
+        expected = {}
+        for space in {FAULTS[name].space for name in chosen}:
+            folder = root / f"whole-{space}"
+            trouble = finish(works[space], folder, allow_import=True)
+            assert not trouble, trouble
+            expected[space] = fingerprint(folder)
 
         def one(name: str, part: Outcome) -> None:
-            _inside(root / name.replace(" ", "-"), work, name, expected, part)
+            fault = FAULTS[name]
+            folder = root / "".join(c if c.isalnum() else "-" for c in name)
+            work = works[fault.space]
+            child = _started(folder, work, fault)
+            codes = (fault.codes, SECONDS)
+            _judge(folder, work, child, codes, name, expected[fault.space], part)
 
-        shared_out(outcome, list(INSIDE)[::every], one)
+        shared_out(outcome, chosen, one)
         if workers:
             game = Work("dna", "ALE/Qbert-v5")
             trouble = finish(game, root / "game")
@@ -138,19 +57,26 @@ def environment_faults(root: Path, every: int = 1, workers: int = 20) -> Outcome
     return outcome
 
 
-def _inside(
-    folder: Path, work: Work, name: str, expected: dict[str, str], outcome: Outcome
-) -> None:
-    answer, codes = INSIDE[name]
+def _started(folder: Path, work: Work, fault: Fault) -> Child:
+    """Start `dna train` on an environment with this fault."""
+    settings = folder.with_suffix(".json")
+    write_json(settings, json_tree(work.config))
+    words = ["train", work.env, "--config", str(settings), "--out", str(folder)]
+    words += ["--seed", str(SEED), "--checkpoint-every", "64", "--threads", "1", "--quiet"]
+    words += ["--allow-import", "--env-timeout", "2"]
 
     def before() -> None:
-        sys.modules[__name__].fault = answer  # type: ignore[attr-defined]
+        faults.fault = fault
+        faults.folder = folder
 
     def live() -> None:
-        work.train(folder, env_timeout=2.0)
+        # The descriptors, unlike sys.stdout and sys.stderr, may be closed by the environment.
+        code = dna.cli.main(words)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
 
-    child = Child(live, folder.with_suffix(".log"), before)
-    _judge(folder, work, child, (codes, SECONDS), name, expected, outcome)
+    return Child(live, folder.with_suffix(".log"), before)
 
 
 def _outside(
@@ -187,12 +113,14 @@ def _judge(
     code = child.wait(60)
     took, said = time.perf_counter() - start, child.said()
     child.newest()
-    plain, (codes, limit) = "Traceback" not in said, allowed
-    trouble = finish(work, folder)
+    plain = "Traceback" not in said and "\x1b" not in said and len(said.splitlines()) <= LINES
+    codes, limit = allowed
+    trouble = finish(work, folder, allow_import=True)
     same = not trouble and fingerprint(folder) == expected
+    outcome.differing += not same
     outcome.count(
         code in codes and took < limit and plain and same,
-        f"{name}: exit {code} in {took:.1f} s, same {same}, {trouble or said[-200:]}",
+        f"{name}: exit {code} in {took:.1f} s, same {same}, {trouble or said[-200:]!r}",
     )
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -17,7 +17,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,14 @@ ENVS = (
 ALGORITHMS = ("ppo", "dna", "ppg")
 
 
+#: Counters of an outcome that must stay 0.
+HARM = ("lost", "differing", "executed", "hangs", "memory")
+#: Bytes by which no child process may grow.
+MEMORY = 2 * 2**30
+#: Seconds between two lines of progress.
+PROGRESS = 30.0
+
+
 @dataclass
 class Outcome:
     """One line of the table."""
@@ -57,31 +65,79 @@ class Outcome:
     name: str
     tried: int = 0
     survived: int = 0
-    lost: int = 0  # acknowledged checkpoints, results or unrelated files; must stay 0
+    lost: int = 0  # acknowledged checkpoints, results or unrelated files
+    differing: int = 0  # runs whose result differs from that of an undisturbed run
+    executed: int = 0  # files whose content was executed
+    hangs: int = 0  # processes that had to be killed because they did not end
+    memory: int = 0  # processes that grew by more than `MEMORY`
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
+    reported: float = field(default_factory=time.perf_counter, repr=False)
+
+    @property
+    def harm(self) -> dict[str, int]:
+        """The counters that must stay 0."""
+        return {name: getattr(self, name) for name in HARM}
 
     @property
     def trouble(self) -> list[str]:
-        """What did not survive or was lost; empty on success."""
-        if self.survived == self.tried and not self.lost:
+        """What did not survive or did harm; empty on success."""
+        if self.survived == self.tried and not any(self.harm.values()):
             return []
-        return [f"{self.survived} of {self.tried}, {self.lost} lost", *self.notes]
+        return [f"{self.survived} of {self.tried}, {self.harm}", *self.notes]
 
     def count(self, good: bool, note: str) -> None:
         """Count an attempt, and keep the note if it failed."""
-        self.tried += 1
-        self.survived += good
+        self.add(1, int(good))
         if not good:
             self.notes.append(note)
+
+    def add(self, tried: int, survived: int) -> None:
+        """Count several attempts, and print how far this part is."""
+        self.tried += tried
+        self.survived += survived
+        if self.name and time.perf_counter() - self.reported > PROGRESS:
+            self.reported = time.perf_counter()
+            print(f"    {self.tried} tried, {self.survived} survived", file=sys.stderr)
+
+    def merge(self, other: "Outcome") -> None:
+        """Add the figures of a share of this part."""
+        for name in HARM:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.notes += other.notes
+        self.add(other.tried, other.survived)
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures, for a file or another process."""
+        tree = {k: v for k, v in vars(self).items() if k != "reported"}
+        return {"name": tree.pop("name"), **tree}
+
+    @classmethod
+    def from_json(cls, tree: dict[str, Any]) -> "Outcome":
+        """Read what `to_json` made; entries that it does not know are ignored."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{k: v for k, v in tree.items() if k in known})
+
+
+#: Hangs and excessive memory of the child processes of this process, whatever their part.
+_children = Outcome("")
 
 
 @contextlib.contextmanager
 def timed(name: str) -> Iterator[Outcome]:
-    """Provide an outcome and record how long its part took."""
+    """Provide an outcome, and record its time and what its child processes did."""
     outcome, start = Outcome(name), time.perf_counter()
+    _take_children()
     yield outcome
+    outcome.merge(_take_children())
     outcome.seconds = time.perf_counter() - start
+
+
+def _take_children() -> Outcome:
+    """Return what was counted about child processes, and start again at 0."""
+    global _children
+    taken, _children = _children, Outcome("")
+    return taken
 
 
 def _counter() -> Callable[[], int]:
@@ -163,6 +219,16 @@ class Work:
         return digest(self.config, SEED)
 
 
+#: Exit code of a child process that did not end in time.
+HUNG = 999
+
+
+def _resident() -> int:
+    """Return the resident memory of this process in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 class Child:
     """A forked process that trains and writes its output to a log."""
 
@@ -174,7 +240,9 @@ class Child:
         marks: dict[str, str] | None = None,
     ) -> None:
         self.log = log
+        self.grown = 0  # bytes, once it has ended
         self.acknowledged, theirs = os.pipe()
+        self.start = _resident()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.acknowledged)
@@ -186,16 +254,22 @@ class Child:
             os.kill(self.pid, number)
 
     def wait(self, seconds: float = 60.0) -> int:
-        """Return the exit code, −n for signal n; kill a child that hangs and return 999."""
+        """Return the exit code, −n for signal n; kill a child that hangs and return `HUNG`."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
+                self._measure(usage.ru_maxrss)
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.002)
         self.kill(signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        return 999
+        self._measure(os.wait4(self.pid, 0)[2].ru_maxrss)
+        _children.hangs += 1
+        return HUNG
+
+    def _measure(self, kilobytes: int) -> None:
+        self.grown = max(1024 * kilobytes - self.start, 0)
+        _children.memory += self.grown > MEMORY
 
     def newest(self) -> int:
         """Return the interactions of the last acknowledged checkpoint and close the pipe."""
@@ -305,10 +379,16 @@ def shared_out(
             code = 1
             try:
                 part = Outcome("")
-                for case in cases[share::CORES]:
+                _take_children()
+                mine = cases[share::CORES]
+                for number, case in enumerate(mine):
                     one(case, part)
+                    if share == 0 and time.perf_counter() - part.reported > PROGRESS:
+                        part.reported = time.perf_counter()
+                        print(f"    {number + 1} of {len(mine)}", file=sys.stderr, flush=True)
+                part.merge(_take_children())
                 with os.fdopen(theirs, "w") as file:
-                    json.dump([part.tried, part.survived, part.lost, part.notes], file)
+                    json.dump(part.to_json(), file)
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -318,12 +398,8 @@ def shared_out(
         lines.append(ours)
     for line in lines:
         with os.fdopen(line) as file:
-            tried, survived, lost, notes = json.loads(file.read())
+            outcome.merge(Outcome.from_json(json.loads(file.read())))
         os.wait()
-        outcome.tried += tried
-        outcome.survived += survived
-        outcome.lost += lost
-        outcome.notes += notes
 
 
 def dice(part: str) -> random.Random:

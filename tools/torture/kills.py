@@ -60,9 +60,8 @@ def _one(
         if not intact(work, folder, newest):
             outcome.lost += 1
     same = fingerprint(folder) == expected
-    outcome.tried += killed
-    outcome.survived += killed if same else 0
+    outcome.add(killed, killed if same else 0)
     if not same:
-        outcome.lost += 1
+        outcome.differing += 1
         outcome.notes.append(f"{work}: differs from the run that was never killed")
     shutil.rmtree(folder)

@@ -166,8 +166,8 @@ EXHIBITS = [
     Exhibit(
         "an environment ignores its seed",
         "envs/gym.py",
-        "env.reset(seed=self.seeds[i])",
-        "env.reset()",
+        "reset_of(env, seed=self.seeds[i])",
+        "reset_of(env)",
         "tests/contract/envs/test_environments.py",
     ),
     Exhibit(
@@ -194,8 +194,8 @@ EXHIBITS = [
     Exhibit(
         "a dead environment is a bare error",
         "envs/protocol.py",
-        "isinstance(error, Exception | SystemExit) and not isinstance(error, DnaError):",
-        "isinstance(error, DnaError):",
+        "if error is not None and not isinstance(error, DnaError | KeyboardInterrupt):",
+        "if isinstance(error, DnaError):",
         "tests/contract/envs/test_environments.py",
     ),
     Exhibit(

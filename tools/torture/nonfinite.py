@@ -178,6 +178,7 @@ def _one(
     dumped = (folder / "nonfinite.safetensors").is_file()
     trouble = finish(work, folder)
     same = not trouble and fingerprint(folder) == expected
+    outcome.differing += not same
     outcome.count(
         stopped and dumped and same and newest > 0,
         f"{name}: exit {code}, dumped {dumped}, same {same}, {trouble or said[-200:]}",

@@ -162,6 +162,7 @@ def _one(
         outcome.lost += 1
     trouble = finish(work, folder)
     same = not trouble and fingerprint(folder) == expected
+    outcome.differing += not same
     outcome.count(
         fine and plain and same, f"{kind} at {at}: exit {code}, {trouble or said[-200:]}"
     )
@@ -170,6 +171,8 @@ def _one(
 
 # ── replacing a save, extending a run ────────────────────────────────────
 
+#: End of the note on a run with another result.
+DIFFERS = "differs"
 #: Interactions by which the run is extended.
 MORE = 128
 
@@ -218,7 +221,9 @@ def saves(root: Path, most: int | None = None) -> Outcome:
             job, kind, at = case
             folder = shutil.copytree(root / "kept", root / f"{job}-{kind}{at}")
             _one_save(folder, functools.partial(jobs[job], folder), (kind, at), part)
-            part.count(*_old_or_new(folder, longer, prints, f"{job}: {kind} at {at}"))
+            good, note = _old_or_new(folder, longer, prints, f"{job}: {kind} at {at}")
+            part.differing += note.endswith(DIFFERS) and not good
+            part.count(good, note)
             shutil.rmtree(folder, ignore_errors=True)
 
         shared_out(outcome, cases, one)
@@ -252,4 +257,4 @@ def _old_or_new(
         return False, f"{what}: {error}"
     if named == longer.digest and (trouble := finish(longer, folder)):
         return False, f"{what}: {trouble}"
-    return fingerprint(folder) == prints[named], f"{what}: differs"
+    return fingerprint(folder) == prints[named], f"{what}: {DIFFERS}"

@@ -70,7 +70,7 @@ def _one(
         if code not in (Preempted.exit_code, -asked):
             return
     if fingerprint(folder) != expected:
-        outcome.lost += 1
+        outcome.differing += 1
         outcome.notes.append(f"{work}: differs from the run that was never stopped")
     shutil.rmtree(folder)
 

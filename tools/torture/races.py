@@ -49,6 +49,7 @@ def _round(
     trouble = finish(work, folder)  # no stale lock
     same = not trouble and fingerprint(folder) == expected
     said = " | ".join(child.said()[-80:] for child in children[:2])
+    outcome.differing += not same
     outcome.count(fair and same, f"codes {sorted(codes)}, same {same}: {trouble or said}")
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -41,10 +41,9 @@ def _killed(folder: Path, expected: dict[str, bytes], count: int, outcome: Outco
         killed = kill_ranks(process, folder, most, dice(folder.name))
         code = process.wait(timeout=300)
     same = code == 0 and computed(folder) == expected
-    outcome.tried += killed
-    outcome.survived += killed if same else 0
+    outcome.add(killed, killed if same else 0)
     if not same:
-        outcome.lost += 1
+        outcome.differing += 1
         outcome.notes.append(f"{folder.name}: exit {code}: {log.read_text()[-300:]}")
     shutil.rmtree(folder, ignore_errors=True)
 

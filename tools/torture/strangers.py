@@ -153,7 +153,7 @@ def _manifest(name: str, words: list[str]) -> Case:
 def models(canary: Path) -> dict[str, Case]:
     """Return malicious models to import."""
     evil = f"touch {canary}"
-    good, data = tensors(_weights_of_sb3()), b'{"policy_kwargs": {}}'
+    good, data = tensors(sb3_weights()), b'{"policy_kwargs": {}}'
     touch = pickle.dumps(Evil(canary), protocol=2)
     programs = {
         "os.system": touch,
@@ -189,14 +189,14 @@ def models(canary: Path) -> dict[str, Case]:
         "absolute name": {"data": data, "policy.pth": good, "/tmp/x": b"out"},
         "nothing in it": {},
     }
-    found = {f"SB3: {name}": _model(_zip(content)) for name, content in files.items()}
-    packed = _zip({"data": data, "policy.pth": good})
+    found = {f"SB3: {name}": model_case(zipped(content)) for name, content in files.items()}
+    packed = zipped({"data": data, "policy.pth": good})
     return found | {
-        "SB3: a bare pickle": _model(touch),
-        "SB3: a size that lies": _model(packed.replace(*_lie(packed))),
-        "SB3: env os:system": _model(packed, "os:system"),
-        "SB3: env that is a call": _model(packed, f"os:system('{evil}')"),
-        "SB3: out is a link": _model(packed, out="link"),
+        "SB3: a bare pickle": model_case(touch),
+        "SB3: a size that lies": model_case(packed.replace(*_lie(packed))),
+        "SB3: env os:system": model_case(packed, "os:system"),
+        "SB3: env that is a call": model_case(packed, f"os:system('{evil}')"),
+        "SB3: out is a link": model_case(packed, out="link"),
     }
 
 
@@ -205,7 +205,8 @@ def _tree() -> bytes:
     return b")" + b"q\x00" + b"h\x00\x86q\x00" * 60
 
 
-def _weights_of_sb3() -> dict[str, torch.Tensor]:
+def sb3_weights() -> dict[str, torch.Tensor]:
+    """Return the tensors of an MlpPolicy for CartPole."""
     shapes = {"policy_net.0": (64, 4), "policy_net.2": (64, 64), "value_net.0": (64, 4)}
     shapes |= {"value_net.2": (64, 64)}
     named = {f"mlp_extractor.{name}": shape for name, shape in shapes.items()}
@@ -233,10 +234,11 @@ def replaced(data: bytes, program: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as old:
         content = {name: old.read(name) for name in old.namelist()}
     content[next(name for name in content if name.endswith("data.pkl"))] = program
-    return _zip(content)
+    return zipped(content)
 
 
-def _zip(content: dict[str, bytes]) -> bytes:
+def zipped(content: dict[str, bytes]) -> bytes:
+    """Return a compressed zip file with these members."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content.items():
@@ -250,7 +252,9 @@ def _lie(packed: bytes) -> tuple[bytes, bytes]:
     return struct.pack("<L", size), struct.pack("<L", 2**32 - 2)
 
 
-def _model(data: bytes, env_id: str = "CartPole-v1", out: str = "new") -> Case:
+def model_case(data: bytes, env_id: str = "CartPole-v1", out: str = "new") -> Case:
+    """Return the case of importing a model."""
+
     def case(place: Path) -> list[str]:
         (place / "model.zip").write_bytes(data)
         (place / "link").symlink_to(place.parent / "canary")

@@ -121,6 +121,7 @@ def compare(root: Path, expected: dict[str, bytes], outcome: Outcome) -> None:
         over = (folder / "done").is_file() and listed[name]["state"] == "done"
         same = over and (folder / "metrics.jsonl").read_bytes() == metrics
         same = same and json.loads(metrics.splitlines()[-1])["score"] == listed[name]["score"]
+        outcome.differing += over and not same
         outcome.count(same, f"{name}: {'differs' if over else 'not finished'}")
 
 

@@ -1,0 +1,14 @@
+"""Environments that keep their state in unusual ways, for `torture.zoo`."""
+
+from torture.patterns import (  # noqa: F401
+    arrays,
+    callables,
+    containers,
+    generators,
+    objects,
+    outside,
+    wrapped,
+)
+from torture.patterns.base import PATTERNS
+
+__all__ = ["PATTERNS"]

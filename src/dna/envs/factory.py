@@ -31,6 +31,9 @@ from dna.envs.spaces import Codec, ObservationCodec, Observer, PackedCodec, acti
 from dna.envs.specs import MASK, ActionSpec, ObservationSpec
 from dna.envs.state import graph
 
+#: Beginnings of MiniGrid's ids.
+MINIGRID = ("MiniGrid-", "BabyAI-")
+
 
 def factory(config: EnvConfig, *, allow_import: bool = False, render: bool = False) -> Source:
     """A callable that makes one environment of this id; refuses ids that do not exist."""
@@ -77,6 +80,11 @@ def _hint(env_id: str) -> str:
     if game := procgen_game(env_id):
         return f"; did you mean '{PROCGEN}{game}'?"
     hint = nearest(env_id, list(gymnasium.registry))
+    if not hint and env_id.startswith(MINIGRID):  # registered by importing minigrid
+        return (
+            "; pip install minigrid and give a module:factory that wraps it in "
+            "minigrid.wrappers.ImgObsWrapper or FlatObsWrapper"
+        )
     return hint or "; `dna list envs` shows what is installed"
 
 
@@ -112,7 +120,9 @@ def _imported(env_id: str, options: dict[str, Any], allow_import: bool) -> Sourc
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise BadInput(f"{env_id}: cannot import {module_name} ({one_line(error)})") from error
     if name in gymnasium.registry:
         return lambda: _make(name, options)

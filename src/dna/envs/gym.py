@@ -12,9 +12,10 @@ autoreset mode:
 | DISABLED | nothing | reset by mask after the step, keep the last observation |
 """
 
+import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -24,6 +25,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.common.errors import BadInput, EnvironmentFailure
+from dna.common.messages import text_of
+from dna.common.randomness import integer
+from dna.common.threads import DaemonThread
 from dna.config import EnvConfig
 from dna.envs import mujoco
 from dna.envs.protocol import (
@@ -49,10 +53,16 @@ from dna.envs.spaces import (
 )
 from dna.envs.specs import MASK
 from dna.envs.state import graph
+from dna.envs.state.comparison import SHARING
 from dna.envs.state.generators import GlobalDraws
 
 #: sb3-contrib's method that returns the action mask, on the environment or a wrapper of it.
 MASK_METHOD = "action_masks"
+
+
+#: What Gymnasium's methods return, for environments of the older gym.
+RESET_API = "Gymnasium's reset(seed=None, options=None) returns obs, info"
+STEP_API = "Gymnasium's step returns obs, reward, terminated, truncated, info"
 
 
 class ActionMaskInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -62,12 +72,12 @@ class ActionMaskInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Reset the environment and add its mask."""
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = reset_of(self.env, seed=seed, options=options)
         return observation, self._with_mask(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment and add its mask, unless the episode is over."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, terminated, truncated, info = step_of(self.env, action)
         if not (terminated or truncated):
             info = self._with_mask(info)
         return observation, reward, terminated, truncated, info
@@ -76,6 +86,43 @@ class ActionMaskInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
         if info and MASK in info:
             return info
         return {**(info or {}), MASK: self.env.get_wrapper_attr(MASK_METHOD)()}
+
+
+def reset_of(env: Any, **how: Any) -> tuple[Any, Any]:
+    """Reset an environment; one with the API of the older gym is told Gymnasium's."""
+    try:
+        found = env.reset(**how)
+    except TypeError as error:
+        if "unexpected keyword argument 'seed'" in text_of(error):
+            raise TypeError(f"reset takes no seed; {RESET_API}") from error
+        raise
+    except ValueError as error:  # a wrapper of such an environment
+        if "to unpack (expected 2" in text_of(error):
+            raise ValueError(f"{text_of(error)}; {RESET_API}") from error
+        raise
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise TypeError(f"reset returned {_returned(found)}; {RESET_API}")
+    observation, info = found
+    return observation, info
+
+
+def step_of(env: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Step an environment; one with the API of the older gym is told Gymnasium's."""
+    try:
+        found = env.step(action)
+    except ValueError as error:  # a wrapper of such an environment
+        if "to unpack (expected 5" in text_of(error):
+            raise ValueError(f"{text_of(error)}; {STEP_API}") from error
+        raise
+    if not isinstance(found, tuple | list) or len(found) != 5:
+        raise TypeError(f"step returned {_returned(found)}; {STEP_API}")
+    observation, reward, terminated, truncated, info = found
+    return observation, reward, terminated, truncated, info
+
+
+def _returned(found: Any) -> str:
+    several = isinstance(found, tuple | list)
+    return f"{len(found)} values" if several else f"a {type(found).__name__:.40}"
 
 
 def has_mask_method(env: gymnasium.Env[Any, Any]) -> bool:
@@ -121,14 +168,11 @@ class GymVector(_Adapter):
     def __init__(self, create: Factory, config: EnvConfig, making: Making) -> None:
         self.name = config.id or "environment"
         with guard(self.name):
-            made = [self._create(create) for _ in range(making.agents)]
-            if len({id(env) for env in made}) < making.agents:
-                raise BadInput(
-                    f"{self.name}: the factory must make a new environment each time"
-                )
-            self.envs = [ActionMaskInfo(env) if has_mask_method(env) else env for env in made]
+            self.envs = self._made(create, making.agents)
             self._action = action_codec(self.envs[0].action_space)
             self._obs = self._codec(self.envs[0], making.seeds[0])
+        self.create = create
+        self.config = config
         self.agents = making.agents
         self.seeds = making.seeds
         self.limit = config.max_episode_steps
@@ -140,7 +184,14 @@ class GymVector(_Adapter):
         self.draws = GlobalDraws(self.name)
         self.mujoco = all(mujoco.exact(env) for env in self.envs)
         self.threads = min(making.threads or 1, self.agents)
-        self.pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        numbers = range(self.threads if self.threads > 1 else 0)
+        self.pool = [DaemonThread(f"environments {i}") for i in numbers]
+
+    def _made(self, create: Factory, agents: int) -> list[gymnasium.Env[Any, Any]]:
+        made = [self._create(create) for _ in range(agents)]
+        if len({id(env) for env in made}) < agents:
+            raise BadInput(f"{self.name}: the factory must make a new environment each time")
+        return [ActionMaskInfo(env) if has_mask_method(env) else env for env in made]
 
     @staticmethod
     def _create(create: Factory) -> gymnasium.Env[Any, Any]:
@@ -152,7 +203,7 @@ class GymVector(_Adapter):
     def _codec(self, env: gymnasium.Env[Any, Any], seed: int) -> Observer:
         """Reset to see whether `info` has a mask; every run begins with another reset."""
         action = self._action.spec
-        info = env.reset(seed=seed)[1] if action.choices else {}
+        info = reset_of(env, seed=seed)[1] if action.choices else {}
         return observation_codec(env.observation_space, action, info)
 
     def reset(self) -> Array:
@@ -161,7 +212,7 @@ class GymVector(_Adapter):
         self.elapsed[:] = 0
         with guard(self.name), self.draws.watched():
             for i, env in enumerate(self.envs):
-                obs[i] = self._obs.encode(*env.reset(seed=self.seeds[i]))
+                obs[i] = self._obs.encode(*reset_of(env, seed=self.seeds[i]))
         check_finite("observation", self._obs.numbers(obs))
         self.legal = self._obs.legal(obs)
         return obs
@@ -186,11 +237,15 @@ class GymVector(_Adapter):
         return out
 
     def _step_all(self, rows: Array, action: Array, out: Step) -> None:
-        if self.pool is None:
+        if not self.pool:
             self._step_rows(rows, action, out)
-        else:
-            parts = np.array_split(rows, self.threads)
-            list(self.pool.map(lambda part: self._step_rows(part, action, out), parts))
+            return
+        parts = np.array_split(rows, len(self.pool))
+        for thread, part in zip(self.pool, parts, strict=True):
+            thread.start(partial(self._step_rows, part, action, out))
+        for outcome in [thread.wait() for thread in self.pool]:
+            assert outcome is not None
+            outcome.get()
 
     def _step_rows(self, rows: Array, action: Array, out: Step) -> None:
         for i in rows:
@@ -199,7 +254,7 @@ class GymVector(_Adapter):
 
     def _step_one(self, i: int, action: Array, out: Step) -> None:
         decoded = self._action.decode(action)
-        obs, reward, terminated, truncated, info = self.envs[i].step(decoded)
+        obs, reward, terminated, truncated, info = step_of(self.envs[i], decoded)
         self.elapsed[i] += 1
         truncated = truncated or (self.limit is not None and self.elapsed[i] >= self.limit)
         out.reward[i] = reward
@@ -210,13 +265,29 @@ class GymVector(_Adapter):
             last[0] = self._obs.encode(obs, info, final=True)
             check_finite("final observation", self._obs.numbers(last), [i])
             out.final_obs[i] = last[0]
-            obs, info = self.envs[i].reset(seed=self.upcoming.pop(i, None))
+            obs, info = reset_of(self.envs[i], seed=self.upcoming.pop(i, None))
             self.elapsed[i] = 0
         out.obs[i] = self._obs.encode(obs, info)
 
     def reseed(self, agent: int, seed: int) -> None:
         """Use this seed for the reset at the end of this agent's episode."""
         self.upcoming[agent] = seed
+
+    def first(self, state: State, agents: int) -> State:
+        """The part of a snapshot that belongs to the first agents."""
+        kept: State = {}
+        for name, array in state.items():
+            number, _, inner = name.partition("/")
+            if not inner and name != SHARING:
+                kept[name] = array[:agents]
+            elif inner and int(number) < agents:
+                kept[name] = array
+        return kept
+
+    def made_again(self, agents: int) -> "GymVector":
+        """As many environments from the same factory, with other seeds."""
+        seeds = tuple(integer(seed, "made again") for seed in self.seeds[:agents])
+        return GymVector(self.create, self.config, Making(agents, seeds))
 
     @property
     def inexact(self) -> str | None:
@@ -234,9 +305,11 @@ class GymVector(_Adapter):
             if self.mujoco:
                 return state | mujoco.snapshot(self.envs)
             try:
-                graphs = [graph.save(env) for env in self.envs]
+                graphs, sharing = graph.save_all(self.envs)
             except graph.Opaque as thing:
                 raise unsaveable(self.name, thing) from None
+        if self.agents > 1:
+            state[SHARING] = np.frombuffer(json.dumps(sharing).encode(), np.uint8)
         for i, part in enumerate(graphs):
             for name, array in part.items():
                 state[f"{i}/{name}"] = array
@@ -256,13 +329,27 @@ class GymVector(_Adapter):
 
     def _restore_graphs(self, state: Mapping[str, Array]) -> None:
         self.reset()  # some objects exist only after it
-        for i, env in enumerate(self.envs):
+        parts = []
+        for i in range(self.agents):
             start = f"{i}/"
             own = {k.removeprefix(start): a for k, a in state.items() if k.startswith(start)}
-            try:
-                graph.load(env, own)
-            except graph.Mismatch as error:
-                raise EnvironmentFailure(f"{self.name}: {error}") from error
+            parts.append(own)
+        try:
+            graph.load_all(self.envs, parts, self._sharing(state))
+        except (graph.Mismatch, ValueError, TypeError) as error:
+            with suppress(Exception):  # half restored, these may not even survive a reset
+                self.envs = self._made(self.create, self.agents)
+            raise EnvironmentFailure(f"{self.name}: {error}") from error
+
+    def _sharing(self, state: Mapping[str, Array]) -> graph.Sharing | None:
+        """Which objects the environments of a snapshot share; None: not recorded."""
+        if SHARING not in state:
+            return None if self.agents > 1 else []
+        rows: Any = json.loads(state[SHARING].tobytes())
+        if not all(len(row) == 4 and all(type(x) is int for x in row) for row in rows):
+            raise graph.Mismatch("not a list of what environments share")
+        found: graph.Sharing = rows
+        return found
 
     def picture(self) -> Array:
         """The first environment's rendered frame."""
@@ -279,8 +366,10 @@ class GymVector(_Adapter):
 
     def close(self) -> None:
         """Close every environment and the threads."""
-        if self.pool is not None:
-            self.pool.shutdown()
+        for thread in self.pool:
+            thread.end()
+        for thread in self.pool:
+            thread.join()
         for env in self.envs:
             close(env)
 
@@ -315,7 +404,7 @@ class VectorAdapter(_Adapter):
         """Reset to see whether `info` has a mask; every run begins with another reset."""
         action = self._action.spec
         with guard(self.name):
-            info = self.env.reset(seed=self._seed())[1] if action.choices else {}
+            info = reset_of(self.env, seed=self._seed())[1] if action.choices else {}
         codec = observation_codec(self.env.single_observation_space, action, info)
         if codec.maskless:
             with guard(self.name):
@@ -326,7 +415,7 @@ class VectorAdapter(_Adapter):
         """First observations; each environment gets its own hashed seed."""
         self.resetting[:] = False
         with guard(self.name), self.draws.watched():
-            obs, info = self.env.reset(seed=self._seed())
+            obs, info = reset_of(self.env, seed=self._seed())
         return self._encode(obs, info)
 
     def _seed(self) -> Any:
@@ -339,8 +428,8 @@ class VectorAdapter(_Adapter):
         """Step all environments; `active` is not supported (`can_hold`)."""
         assert active is None, "a VectorEnv cannot hold some of its environments"
         with guard(self.name), self.draws.watched():
-            obs, reward, terminated, truncated, info = self.env.step(
-                self._action.decode_batch(action)
+            obs, reward, terminated, truncated, info = step_of(
+                self.env, self._action.decode_batch(action)
             )
         valid = ~self.resetting
         terminated = np.asarray(terminated, dtype=np.bool_) & valid
@@ -354,7 +443,7 @@ class VectorAdapter(_Adapter):
             with guard(self.name):
                 rows = self._obs.encode_batch(obs, info, done)
                 final_obs = {int(i): rows[i].copy() for i in np.flatnonzero(done)}
-                obs, info = self.env.reset(options={"reset_mask": done})
+                obs, info = reset_of(self.env, options={"reset_mask": done})
         rewards = np.where(valid, np.asarray(reward, dtype=np.float32), np.float32(0))
         check_finite("reward", rewards)
         if final_obs:

@@ -6,8 +6,11 @@ episode was cut, and which rows were real steps at all. `guard` turns exceptions
 an environment into one-line errors that name it.
 """
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -16,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dna.common.errors import BadInput, DnaError, EnvironmentFailure, NonFinite, Unsaveable
+from dna.common.messages import shown, text_of
 from dna.config import EnvConfig
 from dna.config.environments import PROCGEN
 from dna.envs.specs import ActionSpec, ObservationSpec
@@ -27,7 +31,8 @@ class guard:
     """Context manager around every call into an environment: `with guard("CartPole-v1", 3):`.
 
     A class, not a generator: it is entered at every single step. This package's own errors
-    pass; even a `sys.exit()` inside an environment becomes a failure of that environment.
+    and Ctrl-C pass; everything else becomes a failure of the environment, even a `sys.exit()`
+    or another exception that is no `Exception`.
     """
 
     def __init__(self, name: str, agent: int | None = None) -> None:
@@ -43,15 +48,28 @@ class guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, Exception | SystemExit) and not isinstance(error, DnaError):
+        if error is not None and not isinstance(error, DnaError | KeyboardInterrupt):
             where = self.name if self.agent is None else f"{self.name}, agent {self.agent}"
             raise EnvironmentFailure(f"{where}: {one_line(error)}") from error
 
 
 def one_line(error: BaseException) -> str:
-    """The type of an error and the first line of its message."""
-    first = (str(error).splitlines() or [""])[0][:120]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    """The type of an error and the first line of its message, without control characters.
+
+    Without a message, the line that raised it.
+    """
+    kind = shown(type(error).__name__, 60)
+    first = shown((text_of(error).splitlines() or [""])[0], 120)
+    return f"{kind}: {first}" if first else f"{kind}{_raised_at(error)}"
+
+
+def _raised_at(error: BaseException) -> str:
+    """The line that raised an error, such as ` at cart.py:12: assert self.ready`."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    if not frames:
+        return ""
+    line = f": {frames[0].line}" if frames[0].line else ""
+    return shown(f" at {Path(frames[0].filename).name}:{frames[0].lineno}{line}", 120)
 
 
 def check_finite(what: str, array: Array, agents: Sequence[int] | Array | None = None) -> None:
@@ -76,11 +94,13 @@ class Closable(Protocol):
 
 
 def close(env: Closable) -> None:
-    """Close an environment, ignoring its errors: they must not spoil a finished run."""
-    try:
+    """Close an environment, ignoring its errors: they must not spoil a finished run.
+
+    Not even `SystemExit` and `KeyboardInterrupt` pass: they may be the environment's own, and
+    the work that they could interrupt is done.
+    """
+    with suppress(BaseException):
         env.close()
-    except Exception:
-        return
 
 
 State = dict[str, Array]

@@ -1,14 +1,14 @@
 """Gymnasium's spaces ↔ the package's specs and rows: observations in, actions out.
 
-Observations: a `Box` of three axes with few channels is an image (the first or the last axis
-is the channel, the smaller one decides), any other `Box` is flattened to a vector; `Discrete`,
+Observations: a `Box` of three axes with few channels is an image (the channel axis is the first
+or the last, whichever is shorter), any other `Box` is flattened to a vector; `Discrete`,
 `MultiDiscrete` and `MultiBinary` become one-hot vectors; `Dict`s and action masks are packed
 into rows of bytes (`dna.envs.specs`). Actions: `Discrete`, `MultiDiscrete`, `MultiBinary`,
 `Box`, and `Dict`s of these; choices and real numbers together are a hybrid action.
 
 A mask is `info["action_mask"]` (`dna.envs.gym` puts the result of `action_masks()` there), or
-an entry `"action_mask"` of a Dict observation: one truth value for every choice, the groups of
-a MultiDiscrete one after the other. It travels in the same row as its observation.
+an entry `"action_mask"` of a Dict observation: one boolean for every choice, with the groups of
+a MultiDiscrete concatenated. It is stored in the same row as its observation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,11 @@ from dna.envs.protocol import VectorEnv
 from dna.envs.specs import MASK, ActionSpec, Dtype, ObservationSpec, Part
 
 Array = npt.NDArray[Any]
-#: Three axes are an image if the channel axis is at most this long.
+#: A Box of three axes is an image if its channel axis is at most this long.
 MOST_CHANNELS = 32
 #: The name of the only entry where there is a mask but no Dict space.
 ONLY = "observation"
-#: MinAtar's letters of its actions.
+#: MinAtar's letters for its actions.
 MINATAR = {"n": "noop", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
 
 
@@ -53,10 +53,11 @@ class ObservationCodec:
         elif isinstance(space, spaces.Box):
             self.spec = self._box(space)
         else:
+            flattens = isinstance(space, spaces.Tuple | spaces.Text | spaces.OneOf)
+            wrapper = ", or wrap the environment in FlattenObservation" if flattens else ""
             raise BadInput(
                 f"observation space {type(space).__name__} is not supported; use Box, "
-                "Discrete, MultiDiscrete, MultiBinary or a Dict of these, or wrap it in "
-                "FlattenObservation"
+                f"Discrete, MultiDiscrete, MultiBinary or a Dict of these{wrapper}"
             )
 
     def _box(self, space: spaces.Box) -> ObservationSpec:
@@ -66,7 +67,7 @@ class ObservationCodec:
         bytes_or_bools: dict[str, Dtype] = {"uint8": "uint8", "bool": "bool"}
         dtype: Dtype = bytes_or_bools.get(str(space.dtype), "float32")
         if len(shape) == 3 and min(shape[0], shape[2]) <= MOST_CHANNELS and min(shape) >= 1:
-            # Images are mostly square: then the axis that differs is the channels.
+            # Most images are square: the axis that differs is then the channel axis.
             self.channels_first = shape[0] != shape[1] and (
                 shape[1] == shape[2] or shape[0] < shape[2]
             )
@@ -201,7 +202,7 @@ Observer = ObservationCodec | PackedCodec
 
 
 def observation_codec(space: spaces.Space[Any], action: ActionSpec, info: Any) -> Observer:
-    """The codec for a space; `info` of a reset shows whether masks come that way."""
+    """The codec for a space; the `info` of a reset shows whether `info` carries masks."""
     in_info = bool(action.choices) and MASK in (info or {})
     if in_info or isinstance(space, spaces.Dict):
         return PackedCodec(space, action, in_info=in_info)
@@ -211,6 +212,8 @@ def observation_codec(space: spaces.Space[Any], action: ActionSpec, info: Any) -
 def _entries(space: spaces.Dict, start: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
     """Every entry of a Dict and of the Dicts inside it, as `outer/inner`."""
     for name, inner in space.spaces.items():
+        if "/" in name:
+            raise BadInput(f"observation space Dict: '{name}': a name must not contain '/'")
         if isinstance(inner, spaces.Dict):
             yield from _entries(inner, f"{start}{name}/")
         else:
@@ -221,11 +224,16 @@ def _entry_codec(name: str, space: spaces.Space[Any]) -> ObservationCodec:
     try:
         return ObservationCodec(space)
     except BadInput as error:
-        raise BadInput(f"'{name}': {error}") from None
+        if name == "mission":  # the text of MiniGrid and BabyAI
+            raise BadInput(
+                f"'{name}': observation space {type(space).__name__} is not supported; wrap "
+                "the environment in minigrid.wrappers.ImgObsWrapper or FlatObsWrapper"
+            ) from None
+        raise BadInput(f"'{name}': {error}; FilterObservation drops it") from None
 
 
 def _refuse_late_mask(info: Any) -> None:
-    """Refuse a mask that the first reset did not show, as networks are built from that."""
+    """Refuse a mask if the first reset, from which networks are built, showed none."""
     if info and MASK in info:
         raise ValueError(
             f"info has an '{MASK}' now, but had none at the first reset; give it at every "
@@ -289,10 +297,9 @@ class ActionCodec:
         elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
             self.spec = ActionSpec("gaussian", (int(np.prod(space.shape)),))
         else:
-            raise BadInput(
-                f"action space {type(space).__name__} is not supported; use Discrete, "
-                "MultiDiscrete, MultiBinary, a Box of real numbers, or a Dict of these"
-            )
+            raise BadInput(_refused_actions(space))
+        if not self.spec.width:
+            raise BadInput(f"action space Box of shape {space.shape} has nothing to do")
 
     def decode(self, action: Array) -> Any:
         """One agent's action; real numbers are clipped here, not in the policy."""
@@ -321,11 +328,32 @@ class ActionCodec:
         return rng.integers(0, self.spec.sizes, size=(agents, self.spec.width))
 
 
+def _refused_actions(space: spaces.Space[Any]) -> str:
+    """The message for an action space that has no codec."""
+    if isinstance(space, spaces.Box):
+        instead = "MultiBinary" if space.dtype == np.bool_ else "MultiDiscrete"
+        return (
+            f"action space Box of {space.dtype} is not supported; use {instead}, or a Box of "
+            "float32"
+        )
+    return (
+        f"action space {type(space).__name__} is not supported; use Discrete, MultiDiscrete, "
+        "MultiBinary, a Box of real numbers, or a Dict of these"
+    )
+
+
+def _action_entry(name: str, space: spaces.Space[Any]) -> Codec:
+    try:
+        return action_codec(space)
+    except BadInput as error:
+        raise BadInput(f"'{name}': {error}") from None
+
+
 class DictActionCodec:
     """The actions of a Dict: in a row all choices come first, then all real numbers."""
 
     def __init__(self, space: spaces.Dict) -> None:
-        self.codecs = {name: action_codec(inner) for name, inner in space.spaces.items()}
+        self.codecs = {name: _action_entry(name, s) for name, s in space.spaces.items()}
         specs = [codec.spec for codec in self.codecs.values()]
         sizes = tuple(size for spec in specs for size in spec.choices)
         reals = sum(spec.numbers for spec in specs)
@@ -505,7 +533,7 @@ def _conversion(codec: ObservationCodec) -> Iterator[str]:
     """The steps from an observation to its entry in a row, in words."""
     space = codec.space
     if codec.one_hot and not isinstance(space, spaces.MultiBinary):
-        yield "one-hot: each number, less its start, is the place of a 1; several in a row"
+        yield "one-hot: each number minus its start is the index of a 1; several are joined"
     elif codec.channels_first:
         yield "move the first axis, the channels, to the end"
     elif codec.spec.kind == "vector" and len(space.shape or ()) != 1:

@@ -5,14 +5,19 @@ conversion from Gymnasium's spaces is in `dna.envs.spaces`. Dict observations an
 are packed into rows of bytes, which the functions at the end read with numpy.
 """
 
+import json
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, TypeAdapter
 
 Dtype = Literal["uint8", "bool", "float32"]
+#: Sizes in a file are below this, so that products of a few of them fit 64 bits.
+MAX_SIZE = 2**31
+Size = Annotated[int, Field(gt=0, lt=MAX_SIZE)]
 #: Packed rows are padded to a multiple of this many bytes, so that floats are aligned.
 ALIGNMENT = 8
 #: The name of the part that tells which choices are legal.
@@ -32,7 +37,7 @@ class Part:
 
     name: str
     kind: Literal["vector", "image", "mask"]
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: Dtype
 
     @property
@@ -55,7 +60,7 @@ class ObservationSpec:
     """
 
     kind: Literal["vector", "image", "packed"]
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: Dtype
     stack: Stack | None = None
     parts: tuple[Part, ...] = ()
@@ -70,16 +75,15 @@ class ObservationSpec:
 
     @classmethod
     def from_json(cls, tree: dict[str, Any]) -> "ObservationSpec":
-        """The inverse of `to_json`."""
-        stack = tree.get("stack")
-        stacked = None if stack is None else Stack(stack["limit"])
-        shape = tuple(tree["shape"])
-        if tree["kind"] != "packed":
-            return cls(tree["kind"], shape, tree["dtype"], stacked)
-        parts = [Part(**part | {"shape": tuple(part["shape"])}) for part in tree["parts"]]
-        spec = cls.pack(parts)
-        if spec.shape != shape:
-            raise ValueError(f"parts fill {spec.shape} bytes, not {shape}")
+        """The inverse of `to_json`; a ValueError for anything else."""
+        spec = TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
+        if any(len(shape) != 3 for shape in spec.images):
+            raise ValueError(f"an image has the shape {spec.images[0]}")
+        if spec.kind == "packed":
+            packed = cls.pack(list(spec.parts))
+            if packed.shape != spec.shape:
+                raise ValueError(f"parts fill {packed.shape} bytes, not {spec.shape}")
+            return packed
         return spec
 
     def to_json(self) -> dict[str, Any]:
@@ -115,13 +119,16 @@ class ActionSpec:
     """
 
     kind: Literal["categorical", "gaussian", "hybrid"]
-    sizes: tuple[int, ...]
-    reals: int = 0
+    sizes: tuple[Size, ...]
+    reals: Annotated[int, Field(ge=0, lt=MAX_SIZE)] = 0
 
     @classmethod
     def from_json(cls, tree: dict[str, Any]) -> "ActionSpec":
-        """The inverse of `to_json`."""
-        return cls(tree["kind"], tuple(tree["sizes"]), tree.get("reals", 0))
+        """The inverse of `to_json`; a ValueError for anything else."""
+        spec = TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
+        if not spec.sizes or (spec.kind == "gaussian" and len(spec.sizes) > 1):
+            raise ValueError(f"{spec.kind} actions have the sizes {spec.sizes}")
+        return spec
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, for policy.json."""

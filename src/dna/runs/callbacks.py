@@ -14,6 +14,7 @@ import numpy as np
 from dna.algorithm.episodes import Scores
 from dna.algorithm.rollout import Collector
 from dna.common.errors import BadInput
+from dna.common.messages import refuse_sb3_callback
 from dna.common.process import Stop
 from dna.config import Config
 from dna.networks.networks import Networks
@@ -113,7 +114,11 @@ def callbacks_in(sinks: Sequence[Sink], run: Running, stop: Stop) -> Callbacks:
 
 def _methods(callback: Any) -> dict[str, Callable[..., Any]]:
     """Map method names to functions; a plain callable is called after iterations."""
+    refuse_sb3_callback(callback)
     found = {n: getattr(callback, n) for n in METHODS if callable(getattr(callback, n, None))}
+    if found and isinstance(callback, type):
+        name = callback.__name__
+        raise BadInput(f"callback: {name:.60} is a class; pass {name:.60}()")
     if not found and callable(callback):
         found = {"on_iteration_end": callback}
     if not found:

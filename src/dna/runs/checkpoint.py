@@ -23,13 +23,16 @@ from torch import Tensor
 
 from dna.algorithm.noise_probe import NoiseProbe
 from dna.algorithm.rollout import COLUMNS, Collector, Replay
+from dna.common.console import typed
 from dna.common.errors import BadInput, EnvironmentFailure, StorageFailure, Unsaveable
-from dna.common.storage import parse_json, read_folder, read_manifest, remove
+from dna.common.messages import shown
+from dna.common.storage import LARGE, parse_json, read_folder, read_manifest, remove
 from dna.common.tensor_files import (
     arrays_of,
     numbered,
     prefixed,
     tensor_bytes,
+    tensor_names,
     tensors_from,
     under,
 )
@@ -41,10 +44,13 @@ from dna.distributed.collectives import (
 )
 from dna.distributed.world import SOLO, World
 from dna.envs import Array, VectorEnv
+from dna.envs.state.comparison import difference
 from dna.networks.networks import Networks
 
 #: Names of checkpoints; anything else beside them is left alone.
 NAME = re.compile(r"[0-9]{12,}")
+#: First parts of the names of all tensors.
+GROUPS = ("networks", "optimizer", "observation", "collector", "noise", "env", "replay")
 #: Prefixes of tensors that each rank saves for itself; rank 0 saves the others for all.
 PER_RANK = ("collector/", "env/", "replay/")
 #: Entries of `state.json` → their types.
@@ -52,10 +58,15 @@ STATE_TYPES = {
     "iteration": int,
     "interactions": int,
     "lengths": dict,
+    "hashes": dict,
     "resumes": int,
     "inexact": list,
     "setting": dict,
 }
+#: Entries that checkpoints of older versions lack → what stands for them.
+STATE_DEFAULTS: dict[str, Any] = {"hashes": {}}
+#: Upper bound on the number of ranks that a checkpoint may name.
+MOST_RANKS = 2**16
 #: Tensors whose first dimension grows during a run.
 GROWING = ("collector/scores/window",)
 #: Prefixes of tensors that may hold NaN: ratios that are undefined at first.
@@ -80,6 +91,7 @@ class Saved:
     iteration: int
     interactions: int
     lengths: dict[str, int]  # of the log files
+    hashes: dict[str, str]  # sha256 of the log files up to there; empty: an older version
     resumes: int
     inexact: list[str]  # why the run differs from one that was never interrupted
     setting: dict[str, Any]  # what the last bits depend on: torch, threads, …
@@ -232,6 +244,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
     """Read one checkpoint, verified, of the run with this digest."""
     own = f"rank{world.rank}.safetensors"
     needed = {"state.json", "rank0.safetensors", own}
+    _check_names(path, needed - {"state.json"})
     files = verified(path, digest, None if world.size == 1 else needed)
     _check_complete(path, files, ["state.json"])
     state = parse_json(files["state.json"], path / "state.json")
@@ -303,7 +316,26 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
     restarted = _restore_environments(collector, env)
     acting = arrays_of(under(saved.tensors, "collector"))
     collector.load(acting, same_episodes=restarted is None)
-    return [] if restarted is None else [restarted]
+    reason = _check_environments(collector, env) if restarted is None else restarted
+    return [] if reason is None else [reason]
+
+
+def _check_environments(collector: Collector, state: Mapping[str, Array]) -> str | None:
+    """Write the restored environments again, and return where they differ from the file."""
+    try:
+        found = difference(state, collector.call(collector.env.snapshot))
+    except Unsaveable as error:
+        return f"restored environments cannot be compared with the checkpoint ({error})"
+    return (
+        None if found is None else f"restored environments differ from the checkpoint ({found})"
+    )
+
+
+def restore_networks(saved: Saved, networks: Networks) -> None:
+    """Restore only the networks of a checkpoint, to act with them."""
+    fresh = {f"networks/{name}": tensor for name, tensor in networks.state_dict().items()}
+    _check_tensors(saved.path, saved.tensors, fresh)
+    networks.load_state_dict(under(saved.tensors, "networks"))
 
 
 def _restore_environments(collector: Collector, state: Mapping[str, Array]) -> str | None:
@@ -337,6 +369,7 @@ def _check_state(path: Path, state: Any) -> dict[str, Any]:
     """Return the entries of `state.json` that `STATE_TYPES` names, with their types checked."""
     if not isinstance(state, dict):
         raise _foreign(path, "state.json is not an object")
+    state = STATE_DEFAULTS | state
     for name, kind in STATE_TYPES.items():
         if name not in state:
             raise _foreign(path, f"{name} is missing")
@@ -347,17 +380,33 @@ def _check_state(path: Path, state: Any) -> dict[str, Any]:
     whole = all(isinstance(length, int) and length >= 0 for length in lengths.values())
     if "metrics.jsonl" not in lengths or not whole:  # the logs would be truncated to nothing
         raise _foreign(path, "the lengths of the logs")
+    if not all(isinstance(sha256, str) for sha256 in state["hashes"].values()):
+        raise _foreign(path, "the hashes of the logs")
     if f"{state['interactions']:012d}" != path.name:
         raise StorageFailure(f"{path}: under another name (of {state['interactions']})")
     return {name: state[name] for name in STATE_TYPES}
 
 
+def _check_names(path: Path, files: Collection[str]) -> None:
+    """Require known tensors before a large file is read into memory."""
+    for file in files:
+        large = (path / file).is_file() and (path / file).stat().st_size > LARGE
+        if large:
+            for name in tensor_names(path / file):
+                if name.partition("/")[0] not in GROUPS:
+                    raise _foreign(path, f"the tensor {shown(name, 60)} is unknown")
+
+
 def _check_ranks(path: Path, then: Any, now: int) -> None:
     """Require as many ranks as before: the environments are split among them."""
+    if not isinstance(then, int) or not 1 <= then <= MOST_RANKS:
+        raise _foreign(path, f"ranks is {then!r:.40}")
     if then != now:
+        start = "dna" if then == 1 else f"torchrun --nproc-per-node {then} -m dna"
+        folder = path.parent.parent
         raise BadInput(
-            f"{path}: saved by {then} rank(s), but now there are {now}; resume with "
-            f"`torchrun --nproc-per-node {then} -m dna resume …`, or `dna resume` for one"
+            f"{folder}: saved by {then} rank(s), but now there are {now}; "
+            f"`{start} resume {typed(folder)}` continues it"
         )
 
 

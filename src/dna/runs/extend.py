@@ -15,12 +15,12 @@ from pathlib import Path
 from dna.common.errors import BadInput, StorageFailure
 from dna.common.lock import locked
 from dna.common.storage import (
+    blocks,
     exchange,
-    read,
     read_folder,
     read_manifest,
     recover,
-    write,
+    write_blocks,
     write_folder,
 )
 from dna.config import Config, json_tree
@@ -174,7 +174,7 @@ def _copy(run: RunFolder, newest: Path | None, new: Path) -> None:
     boards = sorted((run.path / "tensorboard").glob("*"))
     for name in [*(f"tensorboard/{path.name}" for path in boards), *COPIED]:
         if (run.path / name).is_file():
-            write(new / name, read(run.path / name))
+            write_blocks(new / name, blocks(run.path / name))
     for folder in (newest, run.policy):
         if folder is not None and folder.is_dir():
             about = read_manifest(folder)["about"]

@@ -20,7 +20,16 @@ from dna.common.console import typed
 from dna.common.errors import BadInput, StorageFailure
 from dna.common.lock import settle
 from dna.common.messages import quoted
-from dna.common.storage import JSON_LIMIT, NEXT, parse_json, read, read_json, remove, write_json
+from dna.common.storage import (
+    JSON_LIMIT,
+    NEXT,
+    check_no_file_at,
+    parse_json,
+    read,
+    read_json,
+    remove,
+    write_json,
+)
 from dna.config import Config, json_tree
 from dna.config.overrides import digest, from_tree
 
@@ -102,14 +111,20 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Refuse a folder that holds no run but files that a run would overwrite."""
+        check_no_file_at(self.path)
         links = [n for n in [*OWN, "run.lock", NEXT] if (self.path / n).is_symlink()]
         if links:
             raise BadInput(
                 f"{self.path / links[0]}: is a link, which a run never writes through"
             )
-        foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
         lock = self.path / "run.lock"
-        holder = read(lock) if not self.exists and lock.is_file() else b""
+        if lock.is_file() and lock.stat().st_nlink > 1:
+            raise BadInput(
+                f"{lock}: is a hard link to another file, which a run never writes through; "
+                "delete it"
+            )
+        foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
+        holder = read(lock, JSON_LIMIT) if not self.exists and lock.is_file() else b""
         if holder and not holder.startswith(b"pid "):  # empty: a process died taking it
             foreign.append("run.lock")
         if foreign:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dna.algorithm.episodes import Episode, Scores
-from dna.common.append_log import AppendLog, changed
+from dna.common.append_log import AppendLog, changed, damage
 from dna.config import Config
 
 
@@ -93,8 +93,8 @@ class Sink(Protocol):
 class LogSink(Sink, Protocol):
     """A sink with files of its own, which are truncated to a checkpoint on resume."""
 
-    def missing(self) -> list[str]:
-        """One line per file that was shorter than its checkpoint says."""
+    def damaged(self) -> list[str]:
+        """One line per file that was not as its checkpoint says when it was opened."""
 
     def changed(self) -> list[str]:
         """One line per file that another process changed since the last call."""
@@ -102,16 +102,33 @@ class LogSink(Sink, Protocol):
     def sync(self) -> dict[str, int]:
         """Flush everything to disk; returns the lengths for a checkpoint."""
 
+    def hashes(self) -> dict[str, str]:
+        """Return the sha256 of each file up to the length that `sync` returned."""
+
 
 class MetricsFiles:
     """`metrics.jsonl`, `episodes.csv` and `timings.jsonl` of a run's folder."""
 
     NAMES = ("metrics.jsonl", "episodes.csv", "timings.jsonl")
 
-    def __init__(self, folder: Path, lengths: dict[str, int] | None = None) -> None:
-        """`lengths`: truncate the files to a checkpoint; None: start them anew."""
+    def __init__(
+        self,
+        folder: Path,
+        lengths: dict[str, int] | None = None,
+        hashes: dict[str, str] | None = None,
+    ) -> None:
+        """`lengths`: truncate the files to a checkpoint; None: start them anew.
+
+        `hashes`: of the files up to there, where the checkpoint knows them.
+        """
         keep = lengths or {}
+        expected = hashes or {}
         self.logs = {name: AppendLog(folder / name, keep.get(name, 0)) for name in self.NAMES}
+        self.damage = [
+            line
+            for name, log in self.logs.items()
+            for line in damage(name, log, expected.get(name))
+        ]
         if not keep:
             self.logs["episodes.csv"].write("interactions,agent,score,length")
 
@@ -132,9 +149,9 @@ class MetricsFiles:
         for log in self.logs.values():
             log.flush()
 
-    def missing(self) -> list[str]:
-        """One line per file that was shorter than its checkpoint says."""
-        return [f"{name} was cut short" for name, log in self.logs.items() if log.missing]
+    def damaged(self) -> list[str]:
+        """One line per file that was not as its checkpoint says when it was opened."""
+        return self.damage
 
     def changed(self) -> list[str]:
         """One line per file that another process changed since the last call."""
@@ -143,6 +160,10 @@ class MetricsFiles:
     def sync(self) -> dict[str, int]:
         """Flush everything to disk; returns the lengths for a checkpoint."""
         return {name: log.sync() for name, log in self.logs.items()}
+
+    def hashes(self) -> dict[str, str]:
+        """Return the sha256 of each file up to the length that `sync` returned."""
+        return {name: log.sha256 for name, log in self.logs.items()}
 
     def close(self) -> None:
         """Close the files."""
@@ -163,19 +184,25 @@ class Recorder:
         self.tensorboard = tensorboard
         self.sinks: list[LogSink] = []
 
-    def open(self, lengths: dict[str, int] | None, interactions: int) -> list[str]:
+    def open(
+        self,
+        lengths: dict[str, int] | None = None,
+        hashes: dict[str, str] | None = None,
+        interactions: int = 0,
+    ) -> list[str]:
         """Start the logs, or truncate them to a checkpoint's lengths.
 
-        Returns one line for each that is shorter than that.
+        Returns one line for each that is shorter than that, or has another hash.
         """
-        self.sinks = [MetricsFiles(self.folder, lengths)]
+        self.sinks = [MetricsFiles(self.folder, lengths, hashes)]
         if self.tensorboard:
             from dna.runs.trackers import TensorBoard
 
-            self.sinks.append(
-                TensorBoard(self.folder, self.config, self.seed, lengths or {}, interactions)
+            board = TensorBoard(
+                self.folder, self.config, self.seed, lengths or {}, interactions, hashes
             )
-        return [line for sink in self.sinks for line in sink.missing()]
+            self.sinks.append(board)
+        return [line for sink in self.sinks for line in sink.damaged()]
 
     def changed(self) -> list[str]:
         """One line per file that another process changed since the last call."""
@@ -187,3 +214,10 @@ class Recorder:
         for sink in self.sinks:
             lengths |= sink.sync()
         return lengths
+
+    def hashes(self) -> dict[str, str]:
+        """Return the sha256 of each file up to the length that `sync` returned."""
+        hashes: dict[str, str] = {}
+        for sink in self.sinks:
+            hashes |= sink.hashes()
+        return hashes

@@ -6,6 +6,7 @@ V_V beside V_π.
 """
 
 import json
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import ValidationError
+from pydantic import BaseModel, FiniteFloat, ValidationError
 from torch import Tensor
 
 from dna.common.errors import StorageFailure
-from dna.common.storage import parse_json, read_folder, write_folder
-from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.common.messages import one_line, shown
+from dna.common.storage import parse_json, read_folder, read_manifest, write_folder
+from dna.common.tensor_files import tensor_bytes, tensors_from, under
 from dna.config import Config, EnvConfig, Network
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.distributions import Distribution, distribution
@@ -28,8 +30,10 @@ from dna.networks.normalizers import Preprocess, Unpack, preprocessing
 FORMAT = 2
 #: Formats that can be read; format 1 had no value network.
 READABLE = (1, FORMAT)
-#: Bytes: policies may come from anyone, and are read whole.
-FILE_LIMIT = 2**32
+#: Bytes of a file: policies may come from anyone, and are read whole.
+FILE_LIMIT = 2**30
+#: The files of a policy.
+FILES = ("policy.json", "policy.safetensors")
 
 
 class Opinion(NamedTuple):
@@ -107,44 +111,96 @@ def save_policy(
     write_folder(folder, files)
 
 
+class _Description(BaseModel, strict=True):
+    """The content of `policy.json`, checked: it may come from anyone."""
+
+    format: int
+    network: Network
+    clip: FiniteFloat | None
+    gain: FiniteFloat
+    projection: bool
+    value: bool = False  # format 1 had no value network
+    observation: dict[str, Any]
+    action: dict[str, Any]
+    env: EnvConfig
+    about: dict[str, Any]
+
+
 def load_policy(folder: Path) -> SavedPolicy:
     """Read and verify a policy folder."""
-    files = read_folder(folder, limit=FILE_LIMIT)
+    files = read_policy(folder)
+    path = folder / "policy.json"
+    tree = parse_json(files["policy.json"], path)
+    found = tree.get("format") if isinstance(tree, dict) else None
+    if found not in READABLE:
+        raise StorageFailure(f"{folder}: policy format {found!r:.40} is not {FORMAT}")
+    tensors = tensors_from(files["policy.safetensors"], str(folder))
     try:
-        tree = parse_json(files["policy.json"], folder / "policy.json")
-        if tree["format"] not in READABLE:
-            raise StorageFailure(f"{folder}: policy format {tree['format']} is not {FORMAT}")
-        settings = Network.model_validate_json(json.dumps(tree["network"]))
-        obs = ObservationSpec.from_json(tree["observation"])
-        action = ActionSpec.from_json(tree["action"])
-        tensors = tensors_from(files["policy.safetensors"], str(folder))
-        # The meta device allocates nothing: an untrusted file may claim any size. Custom
-        # encoders need the CPU.
-        own = settings.encoder.startswith("custom:")
-        with nullcontext() if own else torch.device("meta"):
-            network = PolicyNetwork(settings, obs, action, tree["projection"])
-            value = None
-            if tree["format"] > 1 and tree["value"]:
-                value = ValueNetwork(settings, obs, tree["projection"])
-            sketch = preprocessing(obs, tree["clip"], tree["gain"])
-        _fill(sketch, tensors, "preprocess/")
-        _fill(network, tensors, "policy/")
-        if value is not None:
-            _fill(value, tensors, "value/")
-        preprocess = preprocessing(obs, tree["clip"], tree["gain"])
-        _fill(preprocess, tensors, "preprocess/")
-        env = EnvConfig.model_validate_json(json.dumps(tree["env"]))
-    except (KeyError, TypeError, ValueError, RuntimeError, ValidationError) as error:
-        reason = str(error).splitlines()[0]
+        described = _Description.model_validate_json(json.dumps(tree))
+        policy = _build(described, tensors)
+    except ValidationError as error:
+        raise StorageFailure(f"{path}: {one_line(error, tree)}") from error
+    except (ValueError, RuntimeError) as error:
+        reason = shown(str(error).partition("\n")[0], 100)
         raise StorageFailure(f"{folder}: not a policy of this version ({reason})") from error
-    for part in (network, value):
+    for part in (policy.network, policy.value):
         if part is not None:
             part.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return policy
+
+
+def _build(described: _Description, tensors: dict[str, Tensor]) -> SavedPolicy:
+    """Build the networks that are described and fill them; a ValueError if they do not fit."""
+    obs = ObservationSpec.from_json(described.observation)
+    action = ActionSpec.from_json(described.action)
+    network: PolicyNetwork
+    value: ValueNetwork | None = None
+    # The meta device allocates nothing: an untrusted file may claim any size. Custom encoders
+    # need the CPU.
+    own = described.network.encoder.startswith("custom:")
+    with nullcontext() if own else torch.device("meta"):
+        network = PolicyNetwork(described.network, obs, action, described.projection)
+        if described.value:
+            value = ValueNetwork(described.network, obs, described.projection)
+    parts = ["policy", "preprocess"] if value is None else ["policy", "value", "preprocess"]
+    _check_tensors(tensors, parts)
+    _fill(network, tensors, "policy")
+    if value is not None:
+        _fill(value, tensors, "value")
+    # Its size follows from the observations, which by now are known to fit the weights.
+    preprocess = preprocessing(obs, described.clip, described.gain)
+    _fill(preprocess, tensors, "preprocess")
     pi = distribution(action)
-    return SavedPolicy(preprocess, network, pi, env, tree["about"], action, value)
+    return SavedPolicy(preprocess, network, pi, described.env, described.about, action, value)
 
 
-def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
-    """Load a module from saved tensors; unknown names or other shapes are an error."""
-    own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-    module.load_state_dict({k: v.float() for k, v in own.items()}, assign=True)
+def read_policy(folder: Path) -> dict[str, bytes]:
+    """Read the two files of a policy, checked; a folder with other files is refused."""
+    listed = read_manifest(folder)["files"]
+    if set(listed) != set(FILES):
+        names = ", ".join(sorted(set(FILES) ^ set(listed)))
+        raise StorageFailure(f"{folder}: not a policy: {shown(names, 60)} missing or unknown")
+    return read_folder(folder, limit=FILE_LIMIT)
+
+
+def _check_tensors(tensors: dict[str, Tensor], parts: Collection[str]) -> None:
+    """Require finite numbers that belong to a part of the policy."""
+    for name, tensor in tensors.items():
+        if name.partition("/")[0] not in parts:
+            raise ValueError(f"{shown(name, 60)} belongs to no part of it")
+        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{shown(name, 60)} is not of finite numbers")
+
+
+def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], part: str) -> None:
+    """Load a module from the tensors of a part; names and shapes must be the module's."""
+    own = under(tensors, part)
+    expected = module.state_dict()
+    for name in sorted(expected.keys() ^ own.keys()):
+        fault = "is missing" if name in expected else "belongs to no layer"
+        raise ValueError(f"{shown(f'{part}/{name}', 60)} {fault}")
+    for name, tensor in own.items():
+        if tensor.shape != expected[name].shape:
+            text = f"is {tuple(tensor.shape)}, not {tuple(expected[name].shape)}"
+            raise ValueError(f"{part}/{name} {text}")
+    module.load_state_dict({name: x.float() for name, x in own.items()}, assign=True)

@@ -163,6 +163,7 @@ class MachineRecord:
         self.compiled = compiled
         self.facts: dict[str, Any] = {}
         self.inexact: list[str] = []  # why the run differs from an uninterrupted one
+        self.not_resumable: list[str] = []  # those that were found before any interruption
 
     def begin(self, resumes: int, warm_up_steps: int) -> None:
         """Describe the machine and what was asked of it, and write it."""
@@ -177,9 +178,25 @@ class MachineRecord:
 
     def add_inexact(self, reasons: list[str]) -> None:
         """Add reasons why the run is not exact from here on, with a warning for each."""
-        for reason in reasons:
-            warnings.warn(f"not exact from here on: {reason}", RuntimeWarning, stacklevel=3)
-        self.inexact = [*self.inexact, *reasons]
+        self._add(reasons, "not exact from here on")
+
+    def add_not_resumable(self, reasons: list[str]) -> None:
+        """Add reasons why a resume of this run would not be exact, with a warning for each."""
+        self._add(reasons, "a resumed run would not be exact")
+        self.not_resumable = list(dict.fromkeys([*self.not_resumable, *reasons]))
+
+    def continue_from(self, inexact: list[str]) -> None:
+        """Take over the reasons in a checkpoint, and those that were found after it."""
+        found = self.folder.machine().get("not_resumable", [])
+        later = [str(reason) for reason in found] if isinstance(found, list) else []
+        self.not_resumable = later
+        self.inexact = list(dict.fromkeys([*inexact, *later]))
+
+    def _add(self, reasons: list[str], meaning: str) -> None:
+        for reason in dict.fromkeys(reasons):
+            if reason not in self.inexact:
+                warnings.warn(f"{meaning}: {reason}", RuntimeWarning, stacklevel=4)
+                self.inexact = [*self.inexact, reason]
 
     def update(self) -> None:
         """Write the file if anything changed: exactness, or which phases are compiled."""
@@ -189,6 +206,8 @@ class MachineRecord:
             "why_not_exact": self.inexact,
             "compiled": self.compiled(),
         }
+        if self.not_resumable:
+            facts["not_resumable"] = self.not_resumable
         if self.how.world.rank == 0 and facts != self.facts:
             self.folder.write_machine(facts)
         self.facts = facts

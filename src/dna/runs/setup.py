@@ -21,7 +21,7 @@ from dna.networks.encoders import NATURE_MINIMUM
 from dna.networks.networks import FlatWeights, Networks
 
 #: Options that a resumed run takes over unless they are given again.
-REMEMBERED = ("device", "threads", "compile", "checkpoint_every")
+REMEMBERED = ("device", "threads", "compile", "checkpoint_every", "verify")
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,13 @@ class How:
     threads: int | None = None  # torch; None: one for small networks, else every core
     env_threads: int | None = None  # None: one; Atari: 4 per core; Procgen: every core
     checkpoint_every: int | None = None  # interactions; None: ten times in the run
-    env_timeout: float | None = None  # seconds after which a hanging step ends the process
+    env_timeout: float | None = None  # seconds that a call into the environments may take
+    on_hang: Literal["raise", "exit"] = "raise"  # beyond that; "exit" ends the whole process
     allow_import: bool = False
     restart: bool = False  # discard what the folder holds
     tensorboard: bool = True
     compile: Literal["auto", "off", "on"] = "auto"  # steps of small networks
+    verify: bool = True  # after checkpoints, check that a resume would be exact
     world: World = SOLO  # the ranks that share the run: `dna.distributed.world.join`
 
     def asked(self) -> dict[str, Any]:

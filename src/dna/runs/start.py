@@ -5,7 +5,6 @@ looks for a checkpoint (`newest_checkpoint`). On several ranks the first one loo
 the lock; the others follow its decision.
 """
 
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,8 +13,9 @@ from typing import Any
 
 from dna.common import syscalls
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
+from dna.common.json_lines import lines, parse_row
 from dna.common.lock import check_unlocked, locked
-from dna.common.storage import read, recover
+from dna.common.storage import recover
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.distributed.collectives import on_rank_zero
@@ -177,9 +177,8 @@ def _last_interactions(path: Path) -> int:
     """Return the interactions of the last whole line of a metrics file; 0 without one."""
     if not path.is_file():
         return 0
-    for line in reversed(read(path).splitlines()):
-        try:
-            return int(json.loads(line)["interactions"])
-        except (ValueError, KeyError, TypeError):
-            continue  # half a line
-    return 0
+    reached = 0
+    for line in lines(path):
+        with suppress(ValueError):  # half a line
+            reached = parse_row(line)["interactions"]
+    return reached

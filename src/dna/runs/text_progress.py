@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from dna.common.console import say
 
-if TYPE_CHECKING:  # it imports torch
+if TYPE_CHECKING:  # metrics imports torch
+    from dna.config import Config
     from dna.runs.metrics import Row, Sink
 
 #: Seconds between lines of a log.
@@ -22,12 +23,39 @@ REFRESH = 0.2
 NOISE = "noise/"
 
 
-def text_progress(show: bool) -> "Sink":
-    """Overwrite one line on a terminal or in a notebook; elsewhere write lines at times."""
+def text_progress(show: bool, note: str = "") -> "Sink":
+    """Overwrite one line on a terminal or in a notebook; elsewhere write a line now and then.
+
+    `note` is a line to write first.
+    """
     if not show:
         return Silent()
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    return OneLine() if terminal or "ipykernel" in sys.modules else PlainLines()
+    return OneLine(note) if terminal or "ipykernel" in sys.modules else PlainLines(note)
+
+
+def share_done(interactions: int, budget: int) -> float:
+    """Return the share of a run that is done: the last rollout may exceed the budget."""
+    return min(interactions / budget, 1.0)
+
+
+def rounding_note(*configs: "Config") -> str:
+    """Say to what budgets are rounded up; empty if all are whole numbers of rollouts."""
+    notes = dict.fromkeys(_rounding(config) for config in configs)
+    found = [note for note in notes if note]
+    others = "; other points are rounded up too" if len(found) > 1 else ""
+    return found[0] + others if found else ""
+
+
+def _rounding(config: "Config") -> str:
+    rollouts = -(-config.interactions // config.batch)
+    total = rollouts * config.batch
+    if total == config.interactions:
+        return ""
+    what = (
+        "one whole rollout" if rollouts == 1 else f"{rollouts:,} rollouts of {config.batch:,}"
+    )
+    return f"{config.interactions:,} interactions are rounded up to {total:,}, {what}"
 
 
 class Silent:
@@ -63,11 +91,12 @@ class RateMeter:
 
 
 class PlainLines:
-    """Writes a line now and then, for logs."""
+    """Writes a line now and then, for logs; `note` is a line to write first."""
 
     every = QUIET_FOR
 
-    def __init__(self) -> None:
+    def __init__(self, note: str = "") -> None:
+        self.note = note
         self.meter = RateMeter()
         self.last = float("-inf")
         self.pending: str | None = None
@@ -75,6 +104,8 @@ class PlainLines:
 
     def start(self) -> None:
         """Announce the warm-up, which can take a while."""
+        if self.note:
+            say(self.note)
         self._write("warming up …")
 
     def write(self, row: "Row") -> None:
@@ -85,7 +116,8 @@ class PlainLines:
         if found:
             self.noise = f"  {noise_words(found)}"
         self.pending = (
-            f"{min(row.interactions / row.total, 1):4.0%}  {row.interactions:,} interactions  "
+            f"{share_done(row.interactions, row.total):4.0%}  "
+            f"{row.interactions:,} interactions  "
             f"score {score}  {row.episodes:,} episodes  {rate:,.0f}/s  {clock(left)} left"
             f"{self.noise}"
         )

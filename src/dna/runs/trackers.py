@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dna.common.append_log import AppendLog, changed
+from dna.common.append_log import AppendLog, changed, damage
 from dna.common.errors import BadInput, MissingExtra
 from dna.common.storage import remove
 from dna.config import Config, json_tree
@@ -70,9 +70,15 @@ class TensorBoard:
     FOLDER = "tensorboard"
 
     def __init__(
-        self, folder: Path, config: Config, seed: int, lengths: dict[str, int], step: int
+        self,
+        folder: Path,
+        config: Config,
+        seed: int,
+        lengths: dict[str, int],
+        step: int,
+        hashes: dict[str, str] | None = None,
     ) -> None:
-        """`lengths`: of the earlier files at the checkpoint; `step`: its interactions."""
+        """Continue the files of a checkpoint at `step` interactions, or begin anew."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
         from torch.utils.tensorboard import summary
@@ -80,8 +86,7 @@ class TensorBoard:
         self.Event: Any = Event
         self.scalar: Any = summary.scalar
         before = {n: size for n, size in lengths.items() if n.startswith(self.FOLDER)}
-        self.lengths = _truncate(folder / self.FOLDER, before)
-        self.cut = [name for name, size in before.items() if self.lengths.get(name) != size]
+        self.earlier, self.damage = _truncate(folder / self.FOLDER, before, hashes or {})
         name = f"{self.FOLDER}/{STEM}{_next_number(before):010d}.dna"
         self.log = AppendLog(folder / name, lines=False)
         self.name = name
@@ -118,9 +123,9 @@ class TensorBoard:
             self._add(row.interactions, summary=self.scalar(tag, value))
         self.log.flush()
 
-    def missing(self) -> list[str]:
-        """One line per event file that was shorter than its checkpoint says, or missing."""
-        return [f"{name} was cut short" for name in self.cut]
+    def damaged(self) -> list[str]:
+        """One line per event file that is missing or not as its checkpoint says."""
+        return self.damage
 
     def changed(self) -> list[str]:
         """One line if another process changed the event file since the last call."""
@@ -128,7 +133,13 @@ class TensorBoard:
 
     def sync(self) -> dict[str, int]:
         """Flush everything to disk; returns the lengths for a checkpoint."""
-        return self.lengths | {self.name: self.log.sync()}
+        before = {name: length for name, (length, _) in self.earlier.items()}
+        return before | {self.name: self.log.sync()}
+
+    def hashes(self) -> dict[str, str]:
+        """Return the sha256 of each file up to the length that `sync` returned."""
+        before = {name: sha256 for name, (_, sha256) in self.earlier.items()}
+        return before | {self.name: self.log.sha256}
 
     def close(self) -> None:
         """Write what is pending, and close the file."""
@@ -142,18 +153,26 @@ class _Bytes:
         self.write = log.add
 
 
-def _truncate(folder: Path, lengths: dict[str, int]) -> dict[str, int]:
-    """Truncate the event files to a checkpoint; returns the lengths of those that exist."""
+def _truncate(
+    folder: Path, lengths: dict[str, int], hashes: dict[str, str]
+) -> tuple[dict[str, tuple[int, str]], list[str]]:
+    """Truncate the event files to a checkpoint.
+
+    Returns the length and sha256 of each that exists, and a line for each that is damaged.
+    """
     stay = {}
+    lines = []
     for path in sorted(folder.glob(f"{STEM}*")):
         name = f"{folder.name}/{path.name}"
         if name not in lengths:
             remove(path)
             continue
         log = AppendLog(path, lengths[name], lines=False)
-        stay[name] = log.length
+        stay[name] = (log.length, log.sha256)
+        lines += damage(name, log, hashes.get(name))
         log.close()
-    return stay
+    lines += [f"{name} was cut short" for name in lengths if name not in stay]
+    return stay, sorted(lines)
 
 
 def _next_number(names: Iterable[str]) -> int:

@@ -18,18 +18,19 @@ from dna.common.console import typed
 from dna.common.errors import Preempted
 from dna.common.process import Stop, stop_signals
 from dna.common.randomness import generator, whole_seed
+from dna.common.threads import Caller, call_directly
 from dna.common.timing import Clock
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.distributed.collectives import (
     check_replicas,
     fail_together,
+    gather_lines,
     on_rank_zero,
     stop_requested,
 )
 from dna.distributed.shard import Share
 from dna.envs import Source, VectorEnv
-from dna.envs.protocol import close
 from dna.runs import checkpoint
 from dna.runs.callbacks import Callbacks, callbacks_in
 from dna.runs.folder import MEMORY, RunFolder
@@ -37,6 +38,7 @@ from dna.runs.metrics import Recorder, RowMaker, Sink
 from dna.runs.nonfinite import check_finite, dumping
 from dna.runs.policy import save_policy
 from dna.runs.reproducibility import MachineRecord, changes, packages_of
+from dna.runs.restore_check import RestoreCheck
 from dna.runs.retention import Saver
 from dna.runs.setup import (
     How,
@@ -47,7 +49,7 @@ from dna.runs.setup import (
     tune,
 )
 from dna.runs.start import finished, hold, newest_checkpoint
-from dna.runs.watchdog import Watch, watching
+from dna.runs.watchdog import environment_calls
 
 
 def train(
@@ -70,32 +72,22 @@ def train(
     result = finished(folder, config, seed, how)
     if result is not None:
         return result
-    watch = Watch()
     with ExitStack() as stack:
         if how.world.rank > 0:  # the first rank warns for all
             stack.enter_context(warnings.catch_warnings(action="ignore"))
         stop = stack.enter_context(stop_signals())
         check_held = stack.enter_context(hold(folder, config, seed, how))
-        stack.enter_context(
-            watching(
-                watch,
-                config.env.id or "environment",
-                how.env_timeout,
-                folder.path,
-                how.world.report,
-            )
-        )
+        name = config.env.id or "environment"
+        calls = stack.enter_context(environment_calls(name, how, folder.path))
         saved = newest_checkpoint(folder, config, seed, how)
         resumes = saved.resumes + 1 if saved else 0
-        with watch:
-            env = build_environments(config, seed, resumes, how, source)
+        env = calls(build_environments, config, seed, resumes, how, source)
         try:
             tune(how, env)
-            run = Run(config, seed, folder, env, how, watch, check_held)
+            run = Run(config, seed, folder, env, how, calls, check_held)
             return run.train(saved, resumes, sinks, stop)
         finally:
-            with watch:
-                close(env)
+            calls.close(env)
 
 
 class Run:
@@ -108,7 +100,7 @@ class Run:
         folder: RunFolder,
         env: VectorEnv,
         how: How,
-        watch: Watch | None = None,
+        call: Caller = call_directly,
         check_held: Callable[[], None] = lambda: None,
     ) -> None:
         """`check_held` fails once the folder is no longer locked for this run."""
@@ -123,12 +115,13 @@ class Run:
         self.networks = build_networks(config, seed, env, device)
         self.learner = Learner(config, seed, self.networks, how, self.clock)
         share = Share(self.world, config.agents)
-        self.collector = Collector(env, self.networks, config, seed, watch, share)
+        self.collector = Collector(env, self.networks, config, seed, call, share)
         self.recorder = Recorder(folder.path, config, seed, tensorboard=how.tensorboard)
         packages = packages_of(env, config.env.id)
         device = self.networks.device
         self.machine = MachineRecord(folder, how, device, packages, self.learner.compiled)
         self.saver = Saver(folder.path, config.interactions, how.checkpoint_every, self.world)
+        self.restore_check = RestoreCheck(self.collector, wanted=how.verify)
         self.callbacks = Callbacks()
         self.iteration = 0
         self.resumes = 0
@@ -161,7 +154,7 @@ class Run:
         self.saver.begin(None)
         if self.world.rank == 0:
             self.folder.begin(self.config, self.seed, self.how.asked())
-            self.recorder.open(None, 0)
+            self.recorder.open()
 
     def _resume(self, saved: checkpoint.Saved) -> None:
         """Restore a checkpoint, or an older one if it does not fit."""
@@ -171,8 +164,8 @@ class Run:
         self.iteration = saved.iteration
         self.saver.begin(saved)
         if self.world.rank == 0:
-            reasons += self.recorder.open(saved.lengths, saved.interactions)
-        self.machine.inexact = saved.inexact
+            reasons += self.recorder.open(saved.lengths, saved.hashes, saved.interactions)
+        self.machine.continue_from(saved.inexact)
         self.machine.add_inexact(reasons)
 
     def _warm_up(self, *, fresh: bool, stop: Stop) -> None:
@@ -184,15 +177,26 @@ class Run:
         if stop_requested(self.world, stop):
             # Nothing was learned, so there is nothing to save.
             raise self._stopped(stop)
+        if fresh:
+            reason = self.collector.env.inexact
+            reasons = gather_lines(self.world, [reason] if reason else [])
+            self.machine.add_not_resumable(reasons)
         self.machine.begin(self.resumes, steps)
 
     def _loop(self, sinks: Sequence[Sink], stop: Stop) -> dict[str, Any]:
         """Iterate to the end of the budget, recording and saving; returns the result."""
         rows = RowMaker(self.config.interactions, self.collector.scores.interactions)
         while self.collector.scores.interactions < self.config.interactions:
-            with dumping(self.folder.path, self.iteration):
+            with (
+                self.restore_check.during() as differences,
+                dumping(self.folder.path, self.iteration),
+            ):
                 metrics = self.iterate()
             self.check_held()
+            if differences is not None:
+                reasons = gather_lines(self.world, differences())
+                self.machine.add_not_resumable(reasons)
+                self.restore_check.wanted &= not reasons  # known once, known for good
             row = rows.row(self.iteration, self.collector.scores, metrics, self.clock.take())
             for sink in sinks:
                 sink.write(row)
@@ -241,7 +245,10 @@ class Run:
     def save(self) -> Path:
         """Write a checkpoint."""
         lengths = fail_together(self.world, self.recorder.sync)
+        hashes = fail_together(self.world, self.recorder.hashes)
         self.machine.add_inexact(self.recorder.changed())
+        changed = self.restore_check.changed_program()
+        self.machine.add_not_resumable(gather_lines(self.world, changed))
         self.machine.update()
         progress = {
             "iteration": self.iteration,
@@ -249,6 +256,7 @@ class Run:
             "inexact": self.machine.inexact,
             "setting": self.machine.setting(),
             "lengths": lengths,
+            "hashes": hashes,
         }
         run = digest(self.config, self.seed)
         return checkpoint.save(self.folder.path, self.parts(), progress, run)
@@ -262,6 +270,7 @@ class Run:
         # PPG waits for its replay to be empty: it is by far the largest part of its state.
         if self.saver.due(interactions) and not self.learner.replay.rollouts:
             self.saver.save(self.save, interactions)
+            self.restore_check.begin()
 
     def _stopped(self, stop: Stop) -> Preempted:
         ranks = self.world.local_size

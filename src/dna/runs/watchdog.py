@@ -1,9 +1,13 @@
-"""End a process whose environments hang.
+"""Limit the time that a call into the environments may take.
 
-A thread checks once a second whether a call into the environments has taken too long. It
-counts the seconds one by one, so that a process that was suspended (Ctrl-Z, a sleeping
-machine) has missed only one of them when it continues. For a call that also holds the
-interpreter lock, so that no thread can run, a small separate process counts in the same way.
+In a process of its own, as `dna train` starts it (`on_hang="exit"`), a thread checks once a
+second whether a call has taken too long, and ends the process. It counts the seconds one by
+one, so that a process that was suspended (Ctrl-Z, a sleeping machine) has missed only one of
+them when it continues. For a call that also holds the interpreter lock, so that no thread can
+run, a small separate process counts in the same way.
+
+In a user's own process (`on_hang="raise"`) the environments are called in a thread of their
+own, which is abandoned when a call takes too long: the caller gets an `EnvironmentTimeout`.
 """
 
 import faulthandler
@@ -13,15 +17,26 @@ import subprocess
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from types import TracebackType
+from typing import Any, TypeVar
 
 from dna.common.console import say
-from dna.common.errors import EnvironmentFailure, StorageFailure
+from dna.common.errors import BadInput, EnvironmentFailure, EnvironmentTimeout, StorageFailure
+from dna.common.messages import printable
 from dna.common.storage import write
+from dna.common.threads import DaemonThread, Outcome
+from dna.envs import VectorEnv
+from dna.envs.protocol import close
+from dna.runs.setup import How
 
+T = TypeVar("T")
+
+#: Prefix of the names of the threads in which environments are called.
+THREAD = "environments"
 #: Additional seconds for a call that holds the interpreter lock, which is ended from outside.
 GRACE = 30
 #: Program of the process outside: seconds in which the other is suspended do not count.
@@ -46,45 +61,149 @@ os.kill(pid, signal.SIGKILL)
 """
 
 
-class Watch:
-    """Context manager around every call into the environments."""
+class Calls:
+    """Calls into the environments of a run, without a time limit."""
 
-    calls = 0  # calls begun so far, to tell one long call from many short ones
-    inside = False
+    def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function of the environments."""
+        return function(*arguments)
 
-    def __enter__(self) -> None:
+    def close(self, env: VectorEnv) -> None:
+        """Close the environments; nothing is called after that."""
+        close(env)
+
+
+@contextmanager
+def environment_calls(name: str, how: How, folder: Path) -> Iterator[Calls]:
+    """Yield what calls the environments of a run, with the time limit of `how`."""
+    seconds = how.env_timeout
+    if seconds is None:
+        yield Calls()
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, float | int) or not seconds > 0:
+        raise BadInput(f"env_timeout: given {seconds!r:.40}, must be a number of seconds > 0")
+    if how.on_hang == "exit":
+        watched = WatchedCalls(name, seconds)
+        with watching(watched, folder, how.world.report):
+            yield watched
+        return
+    timed = TimedCalls(name, seconds, folder)
+    try:
+        yield timed
+    finally:
+        timed.thread.end()
+
+
+def _wait(thread: DaemonThread, seconds: float) -> Outcome | None:
+    """Wait for an outcome so many seconds, counted one by one as the watchdog does."""
+    left = seconds
+    while left > 0:
+        outcome = thread.wait(min(left, 1.0))
+        if outcome is not None:
+            return outcome
+        left -= 1.0
+    return None
+
+
+def _close_in(thread: DaemonThread, env: VectorEnv, name: str, seconds: float) -> None:
+    """Close the environments in a thread that is abandoned if that takes too long.
+
+    The run is over, with a result or an error of its own, which a hang must not replace.
+    """
+    thread.start(partial(close, env))
+    with suppress(KeyboardInterrupt):  # the user does not want to wait for it
+        if _wait(thread, seconds) is None:
+            text = f"{name}: close() has not returned for {seconds:g} seconds; not waiting"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+# ── in a user's process: raise ────────────────────────────────────────────────────────────
+
+
+class TimedCalls(Calls):
+    """Calls in a thread of their own, which is abandoned if one takes too long.
+
+    The thread does nothing but call the environments. If the abandoned call returns one day,
+    the thread closes them and ends.
+    """
+
+    def __init__(self, name: str, seconds: float, folder: Path) -> None:
+        self.name = name
+        self.seconds = seconds
+        self.folder = folder
+        self.thread = DaemonThread(f"{THREAD} of {name}")
+        self.busy = False  # still true after a wait that was given up or interrupted
+
+    def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function, or raise `EnvironmentTimeout`."""
+        assert not self.busy, "an earlier call has not returned"
+        self.busy = True
+        self.thread.start(partial(function, *arguments))
+        outcome = _wait(self.thread, self.seconds)
+        if outcome is None:
+            raise self._timeout()
+        self.busy = False
+        value: T = outcome.get()
+        return value
+
+    def close(self, env: VectorEnv) -> None:
+        """Close the environments, or have the abandoned thread do it once it can."""
+        if self.busy:
+            self.thread.start(partial(close, env))
+        else:
+            _close_in(self.thread, env, self.name, self.seconds)
+
+    def _timeout(self) -> EnvironmentTimeout:
+        text = _no_answer(self.name, self.seconds, self.folder)
+        error = EnvironmentTimeout(f"{text}; training again continues from the last checkpoint")
+        error.add_note(_stacks(THREAD))
+        return error
+
+
+# ── in a process of its own: exit ─────────────────────────────────────────────────────────
+
+
+class WatchedCalls(Calls):
+    """Calls whose times the watchdog takes."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self.name = name
+        self.seconds = seconds
+        self.calls = 0  # begun so far, to tell one long call from many short ones
+        self.inside = False
+
+    def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function of the environments."""
         self.calls += 1
         self.inside = True
+        try:
+            return function(*arguments)
+        finally:
+            self.inside = False
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.inside = False
+    def close(self, env: VectorEnv) -> None:
+        """Close the environments, for as long as a call may take."""
+        thread = DaemonThread(THREAD)
+        _close_in(thread, env, self.name, self.seconds)
+        thread.end()
 
 
 @contextmanager
 def watching(
-    watch: Watch,
-    name: str,
-    seconds: float | None,
+    watch: WatchedCalls,
     folder: Path,
     report: Callable[[EnvironmentFailure], None] = lambda _: None,
 ) -> Iterator[None]:
-    """End this process with exit code 5 if a call takes longer than `seconds`; None: never.
+    """End this process with exit code 5 if a call takes too long.
 
     `report` is called first, to inform the other ranks of the run.
     """
-    if seconds is None:
-        yield
-        return
+    seconds = watch.seconds
     over = threading.Event()
     with _outside(seconds + GRACE) as alive:
 
         def end() -> None:
-            _end(name, seconds, folder, report)
+            _end(watch.name, seconds, folder, report)
 
         thread = threading.Thread(
             target=_count, args=(watch, over, seconds, alive, end), name="watchdog", daemon=True
@@ -98,7 +217,7 @@ def watching(
 
 
 def _count(
-    watch: Watch,
+    watch: WatchedCalls,
     over: threading.Event,
     seconds: float,
     alive: Callable[[], None],
@@ -147,22 +266,30 @@ def _write_byte(pipe: int) -> None:
 def _end(
     name: str, seconds: float, folder: Path, report: Callable[[EnvironmentFailure], None]
 ) -> None:
-    where = ""
-    if (folder / "config.json").is_file():  # a run was begun here
-        with suppress(StorageFailure):
-            write(folder / "hang.txt", _stacks().encode())
-            where = f"; where: {folder / 'hang.txt'}"
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display hides it
-    text = f"{name}: no answer for {seconds:g} seconds{where}; `dna resume` continues the run"
+    text = f"{_no_answer(name, seconds, folder)}; `dna resume` continues the run"
     report(EnvironmentFailure(text))
-    say(f"{cursor}dna: {text}")
+    say(f"{cursor}dna: {printable(text)}")
     os._exit(EnvironmentFailure.exit_code)  # the hanging thread cannot be interrupted
 
 
-def _stacks() -> str:
+def _no_answer(name: str, seconds: float, folder: Path) -> str:
+    """Write the stacks of all threads to the run's folder, and say what hangs where."""
+    text = f"{name}: no answer for {seconds:g} seconds"
+    if (folder / "config.json").is_file():  # a run was begun here
+        with suppress(StorageFailure):
+            write(folder / "hang.txt", _stacks().encode())
+            text += f"; where: {folder / 'hang.txt'}"
+    return text
+
+
+def _stacks(prefix: str = "") -> str:
+    """Return the stacks of the threads whose names begin so."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():
-        stack = "".join(traceback.format_stack(frame))
-        parts.append(f"Thread {names.get(ident, ident)}:\n{stack}")
+        thread = str(names.get(ident, ident))
+        if thread.startswith(prefix):
+            stack = "".join(traceback.format_stack(frame))
+            parts.append(f"Thread {thread}:\n{stack}")
     return "\n".join(parts)

@@ -1,5 +1,7 @@
 """Environments behind one convention: spaces, seeds, ends of episodes, threads, failures."""
 
+import asyncio
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from dna.config import EnvConfig
 from dna.envs import Making, make
 from dna.envs.factory import factory
 from dna.envs.fake import Countdown, Identity
-from dna.envs.spaces import ActionCodec, ObservationCodec
+from dna.envs.spaces import ActionCodec, ObservationCodec, action_codec, observation_codec
+from dna.envs.specs import ActionSpec
 from helpers import environment, tiny
 
 IDS = ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "FrozenLake-v1", "MinAtar/Breakout-v1"]
@@ -151,6 +154,186 @@ def test_other_spaces_are_refused_with_a_way_out(space):
         ActionCodec(space)
 
 
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Box(0, 3, (2,), np.int64), "Box of int64 is not supported; use MultiDiscrete"),
+        (spaces.Box(0, 255, (2,), np.uint8), "Box of uint8 is not supported; use MultiDisc"),
+        (spaces.Box(0, 1, (2,), np.bool_), "Box of bool is not supported; use MultiBinary"),
+        (spaces.Box(-1, 1, (0,), np.float32), r"Box of shape \(0,\) has nothing to do"),
+        (spaces.Dict(a=spaces.Box(0, 3, (2,), np.int8)), "^'a': action space Box of int8"),
+    ],
+)
+def test_an_action_space_that_is_refused_names_what_is_wrong(space, words):
+    with pytest.raises(BadInput, match=words):
+        action_codec(space)
+
+
+class MissionSpace(spaces.Space):
+    """As MiniGrid's: neither a Text nor anything else that can be flattened."""
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (
+            spaces.Dict(image=spaces.Box(0, 255, (7, 7, 3), np.uint8), mission=MissionSpace()),
+            "^'mission': .*MissionSpace.* wrap .* minigrid.wrappers.ImgObsWrapper or "
+            "FlatObsWrapper$",
+        ),
+        (spaces.Dict(a=spaces.Discrete(2), text=spaces.Text(3)), "FilterObservation drops it$"),
+        (spaces.Tuple([spaces.Discrete(2)]), "or wrap the environment in FlattenObservation$"),
+        (spaces.Sequence(spaces.Discrete(2)), "or a Dict of these$"),  # cannot be flattened
+        (spaces.Dict({"a/b": spaces.Discrete(2)}), "'a/b': a name must not contain '/'"),
+    ],
+)
+def test_an_observation_space_that_is_refused_names_the_wrapper(space, words):
+    with pytest.raises(BadInput, match=words) as caught:
+        observation_codec(space, ActionSpec("categorical", (2,)), {})
+    assert len(str(caught.value)) <= 200
+
+
+@pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5-v0", "BabyAI-GoToObj-v0"])
+def test_the_ids_of_minigrid_name_its_wrapper(env_id):
+    assert env_id not in gymnasium.registry
+    with pytest.raises(BadInput, match=r"pip install minigrid.*ImgObsWrapper"):
+        factory(EnvConfig(id=env_id))
+
+
+class OldStep(Countdown):
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
+class OldReset(Countdown):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+class OldDictReset(Countdown):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Dict(a=spaces.Discrete(2), b=spaces.Discrete(2))
+
+    def reset(self, *, seed=None, options=None):
+        return {"a": 0, "b": 1}
+
+
+class Seedless(Countdown):
+    def reset(self):
+        return super().reset()
+
+
+class NoStep(Countdown):
+    def step(self, action):
+        pass
+
+
+STEP = r"Gymnasium's step returns obs, reward, terminated, truncated, info$"
+RESET = r"Gymnasium's reset\(seed=None, options=None\) returns obs, info$"
+
+
+def play_once(source):
+    env = make(EnvConfig(), Making(1, (0,)), source)
+    env.reset()
+    env.step(np.zeros((1, 1), np.int64))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (OldStep, f"agent 0: TypeError: step returned 4 values; {STEP}"),
+        (NoStep, f"step returned a NoneType; {STEP}"),
+        (OldReset, f"environment: TypeError: reset returned a ndarray; {RESET}"),
+        (OldDictReset, f"reset returned a dict; {RESET}"),
+        (Seedless, f"reset takes no seed; {RESET}"),
+    ],
+)
+@pytest.mark.parametrize("actions", [spaces.Discrete(2), spaces.Box(-1, 1, (1,), np.float32)])
+def test_an_environment_of_the_old_gym_is_told_the_api(kind, words, actions):
+    def create():
+        env = kind()
+        env.action_space = actions
+        return env
+
+    with pytest.raises(EnvironmentFailure, match=words) as caught:
+        play_once(create)
+    assert len(str(caught.value)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(OldStep, rf"\(expected 5, got 4\); {STEP}"), (OldReset, f"to unpack .*; {RESET}")],
+)
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda kind: lambda: gymnasium.wrappers.RecordEpisodeStatistics(kind()),
+        lambda kind: gymnasium.vector.SyncVectorEnv([kind]),
+    ],
+)
+def test_a_wrapper_of_the_old_gym_is_told_the_api(source, kind, words):
+    with pytest.raises(EnvironmentFailure, match=words):
+        play_once(source(kind))
+
+
+class Asserts(Countdown):
+    """Fails without a message, in the method it is told."""
+
+    def __init__(self, where="init"):
+        super().__init__()
+        self.where = where
+        if where == "init":
+            raise AssertionError  # in init
+
+    def reset(self, *, seed=None, options=None):
+        if self.where == "reset":
+            raise AssertionError  # in reset
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        if self.where == "step":
+            raise AssertionError  # in step
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("where", "who"), [("init", ""), ("reset", ""), ("step", ", agent 0")])
+def test_an_exception_without_a_message_shows_its_line(where, who):
+    words = rf"^environment{who}: AssertionError at test_environments\.py:\d+: "
+    with pytest.raises(EnvironmentFailure, match=words) as caught:
+        play_once(lambda: Asserts(where))
+    assert str(caught.value).endswith(f": raise AssertionError  # in {where}")
+
+
+def test_an_id_whose_assertion_fails_shows_its_line():
+    gymnasium.register("Asserts-v0", Asserts)
+    words = r"cannot be made \(AssertionError at test_environments.py:\d+: raise AssertionError"
+    try:
+        with pytest.raises(BadInput, match=words):
+            factory(EnvConfig(id="Asserts-v0"))()
+    finally:
+        del gymnasium.registry["Asserts-v0"]
+
+
+class Unspeakable(BaseException):
+    """An exception that is no `Exception`, whose message cannot be had."""
+
+    def __str__(self):
+        raise ValueError("no words")
+
+
+RAISED = {
+    "raise": RuntimeError("the motor\nburned out"),
+    "exit": SystemExit(0),
+    "generator": GeneratorExit(),
+    "cancelled": asyncio.CancelledError("later"),
+    "unspeakable": Unspeakable(),
+    "key": KeyError(type("Odd", (), {"__repr__": lambda self: 1 / 0})()),
+    "escapes": RuntimeError("\x1b[31mred\x07"),
+}
+
+
 class Broken(Countdown):
     """Fails in a chosen way on its second step."""
 
@@ -161,14 +344,12 @@ class Broken(Countdown):
     def step(self, action):
         obs, reward, terminated, truncated, info = super().step(action)
         if self.t == 2:
-            if self.how == "raise":
-                raise RuntimeError("the motor\nburned out")
+            if self.how in RAISED:
+                raise RAISED[self.how]
             if self.how == "nan observation":
                 obs = obs * np.nan
             if self.how == "nan reward":
                 reward = float("inf")
-            if self.how == "exit":
-                raise SystemExit(0)
             if self.how == "nan at the end":
                 return obs * np.nan, reward, False, True, info
             if self.how == "shape":
@@ -182,6 +363,11 @@ class Broken(Countdown):
         ("raise", EnvironmentFailure, "agent 0: RuntimeError: the motor$"),
         ("shape", EnvironmentFailure, r"shape \(2,\) is not \(1,\)"),
         ("exit", EnvironmentFailure, "SystemExit"),
+        ("generator", EnvironmentFailure, "agent 0: GeneratorExit at test_env"),
+        ("cancelled", EnvironmentFailure, "agent 0: CancelledError: later$"),
+        ("unspeakable", EnvironmentFailure, r"Unspeakable: .*\(ValueError in __str__\)$"),
+        ("key", EnvironmentFailure, r"KeyError: .*\(ZeroDivisionError in __str__\)$"),
+        ("escapes", EnvironmentFailure, r"RuntimeError: \\x1b\[31mred\\x07$"),
         ("nan at the end", NonFinite, "final observation that is not finite"),
         ("nan observation", NonFinite, "observation that is not finite"),
         ("nan reward", NonFinite, "reward that is not finite"),

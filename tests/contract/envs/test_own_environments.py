@@ -1,6 +1,10 @@
 """Environments that are no benchmarks: Dicts, masks, hybrid actions, encoders of one's own."""
 
 import copy
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -463,6 +467,56 @@ def test_spaces_that_cannot_be_read_are_one_line(space, words, tmp_path):
 
     with pytest.raises((BadInput, EnvironmentFailure), match=words):
         train(tiny("dna", None), 0, tmp_path / "run", how=HOW, source=Odd)
+
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "own-environments.md"
+ROWS = re.findall(r"^\| `(\w+\(.*\))` \| (.*?) \| (.*?) \|$", DOCUMENT.read_text(), re.M)
+
+
+class Sampled(gymnasium.Env):
+    """Shows samples of its observation space and checks that actions are in their space."""
+
+    def __init__(self, seen, done):
+        self.observation_space, self.action_space = copy.deepcopy((seen, done))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.t += 1
+        return self.observation_space.sample(), 1.0, self.t >= 5, False, {}
+
+
+@pytest.mark.parametrize(("text", "as_observation", "as_action"), ROWS)
+def test_the_documented_spaces_train_or_are_refused(text, as_observation, as_action, tmp_path):
+    names = {name: getattr(spaces, name) for name in spaces.__all__}
+    space = eval(text, names | {"np": np})
+    other = spaces.Box(-1, 1, (2,), np.float32)
+    for said, pair in ((as_observation, (space, other)), (as_action, (other, space))):
+        config = tiny("dna", None, interactions=64)
+        folder = tmp_path / str(pair[0] is space)
+        how = replace(HOW, compile="off")  # faster for one iteration
+        start = partial(train, config, 0, folder, how=how, source=partial(Sampled, *pair))
+        if not said.startswith("no"):
+            assert start()["episodes"] > 5
+            continue
+        with pytest.raises(BadInput) as caught:
+            start()
+        assert len(str(caught.value)) <= 200
+        for name in re.findall(r"`(\w+)`", said):
+            assert name in str(caught.value)
+
+
+def test_the_table_of_spaces_has_all_of_gymnasiums():
+    kinds = {kind for text, *_ in ROWS for kind in re.findall(r"\w+(?=\()", text)}
+    assert {name for name in spaces.__all__ if name[0].isupper()} - {
+        "Space",
+        "GraphInstance",
+    } <= kinds
 
 
 # ── hybrid actions ────────────────────────────────────────────────────────────────────────

@@ -87,9 +87,8 @@ def test_a_local_cluster_listens_on_this_machine_only(tmp_path):
 import json, sys
 from test_cluster import listening
 from dna.runs.sweeps.ray_cluster import cluster
-before = listening()
 with cluster("local") as found:
-    address, opened = found.ray.nodes()[0]["NodeManagerAddress"], listening() - before
+    address, opened = found.ray.nodes()[0]["NodeManagerAddress"], listening()
 print(json.dumps([address, sorted(opened)]))
 """
     words, here = [sys.executable, "-c", script], str(Path(__file__).parent)
@@ -118,11 +117,29 @@ def test_an_experiment_of_the_paper_runs_on_a_cluster(tmp_path):
 
 
 def listening():
-    """Addresses and ports on which anybody listens, the port first."""
+    """Addresses and ports on which this process and its descendants listen, the port first."""
+    inodes = set()
+    for pid in _descendants():
+        for fd in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):  # a process or file that is gone
+                inodes.add(os.readlink(fd).removeprefix("socket:[").removesuffix("]"))
     found = set()
     for name in ("tcp", "tcp6"):
         rows = [line.split() for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
-        found |= {":".join(reversed(row[1].split(":"))) for row in rows if row[3] == "0A"}
+        own = [row for row in rows if row[3] == "0A" and row[9] in inodes]
+        found |= {":".join(reversed(row[1].split(":"))) for row in own}
+    return found
+
+
+def _descendants():
+    """Process ids of this process and everything below it: other tests open sockets too."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
     return found
 
 

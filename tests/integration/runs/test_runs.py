@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ from dna.runs.folder import RunFolder
 from dna.runs.policy import load_policy
 from dna.runs.setup import How
 from dna.runs.train import train
-from helpers import bytes_of, tiny
+from helpers import Stopper, bytes_of, tiny
 
 SAME = ("metrics.jsonl", "episodes.csv", "policy/policy.safetensors")
 
@@ -215,13 +217,43 @@ def test_a_signal_in_the_warm_up_is_heeded_at_once(tmp_path):
         train(config, 0, tmp_path / "run", how=How(tensorboard=False), sinks=[Impatient()])
 
 
-def test_an_environment_that_cannot_even_close_does_not_spoil_the_run(tmp_path):
+@pytest.mark.parametrize(
+    ("seconds", "error"),
+    [
+        (None, RuntimeError("never")),
+        (None, SystemExit(3)),
+        (30.0, SystemExit(3)),
+        (30.0, KeyboardInterrupt()),
+    ],
+)
+def test_an_environment_that_cannot_even_close_does_not_spoil_the_run(seconds, error, tmp_path):
     class Clingy(Identity):
         def close(self):
-            raise RuntimeError("never")
+            raise error
 
-    result = train(tiny("ppo", "Clingy"), 0, tmp_path / "run", source=Clingy)
+    how = How(tensorboard=False, env_timeout=seconds, on_hang="exit")
+    result = train(tiny("ppo", "Clingy"), 0, tmp_path / "run", how=how, source=Clingy)
     assert RunFolder(tmp_path / "run").result() == result
+
+
+@pytest.mark.parametrize("on_hang", ["exit", "raise"])
+@pytest.mark.parametrize("sinks", [[], [Stopper(0)]], ids=["finished", "stopped"])
+def test_a_hang_while_closing_keeps_how_the_run_ended(sinks, on_hang, tmp_path):
+    gate = threading.Event()
+
+    class Clingy(Identity):
+        def close(self):
+            gate.wait(60)
+
+    how = How(tensorboard=False, env_timeout=0.2, on_hang=on_hang)
+    stopped = pytest.raises(Preempted, match="stopped by SIGTERM")
+    with (
+        pytest.warns(RuntimeWarning, match=r"Clingy: close\(\) has not returned for 0.2 sec"),
+        stopped if sinks else nullcontext(),
+    ):
+        train(tiny("ppo", "Clingy"), 0, tmp_path, how=how, source=Clingy, sinks=sinks)
+    gate.set()
+    assert RunFolder(tmp_path).done == (not sinks)
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_none_intact_is_an_error(tmp_path):

@@ -13,6 +13,7 @@ from dna.common.lock import locked
 from dna.common.storage import read_folder, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.config.overrides import digest
+from dna.distributed.world import SOLO, Solo
 from dna.runs import checkpoint
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
@@ -64,6 +65,12 @@ def cut(tmp_path):
     return tmp_path / "run"
 
 
+class Two(Solo):
+    """The first of two ranks."""
+
+    size = 2
+
+
 def spoil(folder, change):
     """Change the tensors of the newest checkpoint, with a manifest that agrees."""
     path = folder / "checkpoints" / checkpoint.names(folder)[-1]
@@ -96,6 +103,21 @@ def test_a_checkpoint_of_another_run_is_passed_over(cut, change, reason):
     ):
         assert train(CONFIG, 3, cut, how=HOW)["interactions"] == 512
     assert RunFolder(cut).machine()["exact"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "command"), [(2, "torchrun --nproc-per-node 2 -m dna resume"), (1, "dna resume")]
+)
+def test_another_number_of_ranks_is_told_the_command_that_continues(cut, ranks, command):
+    path = cut / "checkpoints" / checkpoint.names(cut)[-1]
+    files = read_folder(path)
+    state = json.loads(files["state.json"]) | {"ranks": ranks}
+    files["state.json"] = json.dumps(state).encode()
+    write_folder(path, files, {"digest": digest(CONFIG, 3)})
+    world = SOLO if ranks == 2 else Two()
+    with pytest.raises(BadInput) as refused:
+        checkpoint.load(path, digest(CONFIG, 3), world=world)
+    assert str(refused.value).endswith(f"; `{command} {cut}` continues it")
 
 
 def test_a_type_that_torch_does_not_have_is_one_line():

@@ -54,20 +54,23 @@ def settle(root):
 
 
 def test_a_grid_trains_each_run_as_if_alone_and_only_once(tmp_path, capsys):
-    words = ["sweep", *RUN, "joint.sgd.epochs=1,2", "--interactions", "256", *where(tmp_path)]
+    words = ["sweep", *RUN, "joint.sgd.epochs=1,2", "--interactions", "250", *where(tmp_path)]
     assert main([*words, "--json"]) == 0
-    tree = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    assert "are rounded" not in shown.err
+    tree = json.loads(shown.out)
     assert [len(p["runs"]) for p in tree["points"]] == [1, 1]
     assert tree["points"][0]["score"] >= tree["points"][1]["score"]
     run = next(p for p in tree["points"] if p["changes"] == {"joint.sgd.epochs": 2})["runs"][0]
-    alone = [*RUN, "joint.sgd.epochs=2", "--interactions", "256", "--threads", "1"]
+    alone = [*RUN, "joint.sgd.epochs=2", "--interactions", "250", "--threads", "1"]
     assert main(["train", *alone, "--out", str(tmp_path / "alone"), "--quiet"]) == 0
     capsys.readouterr()
     folder = tmp_path / "runs" / run["digest"]
     assert bytes_of(folder, *FILES) == bytes_of(tmp_path / "alone", *FILES)
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*/done")}
     assert main([*words, "--seeds", "2"]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert err.count("250 interactions are rounded up to 256, 4 rollouts of 64\n") == 1
     assert "±" in out
     assert "results.csv" in out
     assert all(p.stat().st_mtime_ns == stamp for p, stamp in stamps.items())

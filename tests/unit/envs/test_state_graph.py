@@ -6,6 +6,7 @@ import enum
 import functools
 import io
 import random
+import sys
 import threading
 from collections import deque
 
@@ -245,11 +246,55 @@ def test_members_of_a_local_enum_are_found_through_what_is_there():
     assert other.table == {Local.A: 7, Local.B: 2}
 
 
-def test_another_function_than_the_one_that_is_there_is_no_silent_loss():
+def test_another_method_than_the_one_that_is_there_is_found_in_the_class():
     one, other = Moody(), Moody()
     one.now = one.angry
-    with pytest.raises(graph.Mismatch, match=r"angry#\w+ is not there"):
-        graph.load(other, graph.save(one))
+    assert copied(one, other).now() == 1
+    assert other.now.__self__ is other
+
+
+def test_another_function_than_the_one_that_is_there_is_no_silent_loss():
+    one, other = box(counter(1)), box(lambda: 1)
+    with pytest.raises(graph.Mismatch, match=r"count#\w+ is not there"):
+        copied(one, other)
+
+
+def test_a_nan_is_found_again_by_its_identity():
+    nan = float("nan")
+    found = copied(box([nan, {nan: 1}]), box(None)).thing
+    assert found[1][found[0]] == 1
+
+
+def test_numbers_and_words_that_are_one_object_stay_one_and_others_apart():
+    big, real, text = 10**6, 0.1, "two words"
+    equal = [int("1000000"), float("0.1"), " ".join(["two", "words"])]
+    found = copied(box([big, real, text, *equal, big, real, text]), box(None)).thing
+    for k in range(3):
+        assert found[k] is found[k + 6]
+        assert found[k] is not found[k + 3]
+        assert found[k] == found[k + 3]
+    word = copied(box("".join(["le", "ft"])), box(None)).thing
+    assert word is sys.intern("left")
+
+
+def test_an_attribute_without_a_proper_name_is_named():
+    thing = Thing()
+    vars(thing)[3] = 1
+    assert "Thing" in graph.opaque(box(thing), "box")
+
+
+@pytest.mark.parametrize("address", [id, hash, repr, lambda x: str(hex(id(x)))])
+def test_an_address_that_no_copy_has_is_named(address):
+    unit, elsewhere = Unit(1), Unit(2)
+    for holder in ([unit, {address(unit): 1}], [address(unit), unit]):
+        assert "the id of an object" in graph.opaque(box(holder), "box")
+    assert graph.opaque(box([unit, {address(elsewhere): 1}]), "box") is None
+
+
+def test_a_tuple_that_holds_itself_is_named():
+    inner = []
+    inner.append((inner,))
+    assert "a tuple that holds itself" in graph.opaque(box(inner[0]), "box")
 
 
 def test_a_name_in_a_file_leads_to_enums_only():
@@ -340,18 +385,34 @@ def test_children_of_a_generator_are_the_same():
     assert [r.random() for r in found.spawn(2)] == [r.random() for r in one.thing.spawn(2)]
 
 
-def test_views_that_are_there_are_filled_and_others_are_said():
+def test_views_that_are_there_are_filled_and_others_are_made():
     def holder(view):
         memory = np.zeros(4)
         return box([memory, memory[:2] if view else None])
 
     one = holder(view=True)
     one.thing[1][:] = 7
-    found = copied(one, holder(view=True)).thing
-    found[1][:] = 8
-    assert found[0].tolist() == [8, 8, 0, 0]
+    for view in (True, False):
+        found = copied(one, holder(view)).thing
+        found[1][:] = 8
+        assert found[0].tolist() == [8, 8, 0, 0]
+
+
+def test_views_of_older_snapshots_are_filled_where_they_are():
+    old = {
+        "graph": b'{"object": "test_state_graph.Thing", "number": 0, "fields": {"thing": '
+        b'{"number": 1, "list": [{"array": "a", "scalar": false, "number": 2, "shared": 9}, '
+        b'{"array": "b", "scalar": false, "number": 3, "shared": 9}]}}}',
+    }
+    state = {"a": np.arange(4.0), "b": np.arange(2.0)}
+    state["graph"] = np.frombuffer(old["graph"], np.uint8)
+    memory = np.zeros(4)
+    target = box([memory, memory[:2]])
+    graph.load(target, state)
+    assert target.thing[0] is memory
+    assert memory.tolist() == [0, 1, 2, 3]
     with pytest.raises(graph.Mismatch, match="were views of one memory"):
-        copied(one, holder(view=False))
+        graph.load(box([np.zeros(4), np.zeros(2)]), state)
 
 
 def test_two_things_do_not_become_one():

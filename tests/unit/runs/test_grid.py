@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from dna.cli import main
-from dna.common.errors import BadInput, MissingExtra, StorageFailure
+from dna.common.errors import BadInput, DnaError, MissingExtra, StorageFailure
 from dna.common.lock import locked
 from dna.common.process import ExitStatus
 from dna.config.overrides import digest
@@ -98,11 +98,14 @@ def test_single_values_are_settings_for_all():
         (["k=3..1"], "k: 3..1 must go from the smaller"),
         (["k=1..2:1"], "k: a range has 2 to"),
         (["k=1..2:99999"], "k: a range has 2 to"),
+        (["k=1..2:" + "9" * 5000], "k: a range has 2 to"),
+        (["k=" + "9" * 5000 + "..1"], "k: 999999999"),
     ],
 )
 def test_mistakes_name_the_key(words, said):
-    with pytest.raises(BadInput, match="^" + said.replace(".", r"\.")):
+    with pytest.raises(BadInput, match="^" + said.replace(".", r"\.")) as caught:
         split(words)
+    assert len(str(caught.value)) <= 200
 
 
 def test_a_grid_has_every_combination_and_wants_points():
@@ -152,7 +155,7 @@ def test_curves_of_runs_that_still_write(tmp_path):
     text = "".join(json.dumps(r) + "\n" for r in rows)
     (tmp_path / "metrics.jsonl").write_text(text + '{"interac')
     assert read_curve(tmp_path, whole=False) == [(128, 3.0)]
-    with pytest.raises(StorageFailure, match="not the metrics of a run"):
+    with pytest.raises(StorageFailure, match="line 3 is not a row of numbers"):
         read_curve(tmp_path)
     assert read_curve(tmp_path / "none") == []
 
@@ -258,6 +261,10 @@ def test_plans_list_runs_or_the_space(tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+#: Ends with code 0, but before the run was finished.
+NO_DONE = None
+
+
 class Fake:
     """A place whose runs end as they are told to, at once."""
 
@@ -271,7 +278,10 @@ class Fake:
 
     def start(self, folder, words):
         self.started += 1
-        return FakeRun(self.codes.pop(0))
+        code = self.codes.pop(0)
+        if code == 0:
+            (folder / "done").write_text("{}")
+        return FakeRun(0 if code is NO_DONE else code)
 
 
 class FakeRun:
@@ -292,7 +302,8 @@ def task(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "codes", [(-9, -15, 0), (75, 0), (3, 3, 0), (-9,) * (DEATHS - 1) + (0,)]
+    "codes",
+    [(-9, -15, 0), (75, 0), (3, 3, 0), (-9,) * (DEATHS - 1) + (0,), (NO_DONE, 0)],
 )
 def test_killed_preempted_and_busy_runs_are_started_again(codes, task):
     pool = Pool(Fake(*codes))
@@ -313,6 +324,16 @@ def test_what_gets_nowhere_is_given_up(codes, state, task):
     drive(pool)
     assert task.state == state
     assert pool.place.codes == []
+
+
+def test_an_end_without_a_result_is_a_failure_of_the_environment(task):
+    pool = Pool(Fake(*(NO_DONE,) * DEATHS))
+    pool.add(task)
+    drive(pool)
+    assert task.state == "failed"
+    with pytest.raises(DnaError, match=r"1 of 1 runs failed.*calls? os\._exit") as failure:
+        check([task])
+    assert failure.value.exit_code == 5
 
 
 def test_progress_earns_more_lives(task):

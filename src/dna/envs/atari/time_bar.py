@@ -16,7 +16,7 @@ MARK = 4
 #: Columns to the left and right of the time bar, and rows of the bar.
 BORDER = 3
 BAR = 4
-#: Brightness of the time ahead and of the time gone.
+#: Brightness of the remaining and of the elapsed time.
 AHEAD = 64
 GONE = 255
 

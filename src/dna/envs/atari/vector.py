@@ -93,7 +93,7 @@ class AtariVector:
         )
 
     def _checked(self, action: Array, valid: Array) -> Array:
-        """Refuse actions out of range, on which emulators read foreign memory or hang."""
+        """Refuse actions out of range, which make emulators read out of bounds or hang."""
         wrong = np.flatnonzero(((action < 0) | (action >= self.actions)) & valid)
         if len(wrong):
             raise EnvironmentFailure(
@@ -122,7 +122,7 @@ class AtariVector:
         return finals
 
     def _observe(self) -> Array:
-        """Stacks [A, H, W, K] with the time bar on their oldest frames, which leave next."""
+        """Stacks [A, H, W, K] with the time bar on their oldest frames, which drop out next."""
         self._draw(self.planes[0], self.shared["elapsed"])
         return interleave(self.planes)
 
@@ -160,7 +160,7 @@ class AtariVector:
         expected = {name: (array.shape, array.dtype) for name, array in targets.items()}
         if {name: (array.shape, array.dtype) for name, array in state.items()} != expected:
             raise EnvironmentFailure(f"{self.name}: the snapshot was taken with other settings")
-        held = state["counters"][:, 4]  # the action of the frame before
+        held = state["counters"][:, 4]  # the action of the previous frame
         if ((held < 0) | (held >= self.actions)).any():
             raise EnvironmentFailure(
                 f"{self.name}: the snapshot was taken with another action set"
@@ -173,13 +173,13 @@ class AtariVector:
             self.runner.run(b"l")
 
     def picture(self) -> Array:
-        """Agent 0's screen in colors."""
+        """Agent 0's screen in color."""
         assert isinstance(self.runner, InProcess), "needs Making(render=True)"
         picture: Array = self.runner.games.games[0].ale.getScreenRGB()
         return picture
 
     def meanings(self) -> tuple[str, ...]:
-        """The emulator's names of the actions: noop, fire, upright …"""
+        """The emulator's names for the actions: noop, fire, upright …"""
         return self.names
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class AtariVector:
 
 
 def _workers(making: Making) -> int:
-    # Four to a core: while one worker resets a game, which takes long, the others step.
+    # Four to a core: while one worker resets a game, which is slow, the others step.
     wanted = making.threads or 4 * max(cores() // making.neighbors, 1)
     if os.name != "posix":
         return 1  # a worker inherits its socket and memory as file descriptors
@@ -221,7 +221,7 @@ def roms() -> dict[str, str]:
 
 
 def rom_of(env_id: str) -> str:
-    """The ROM of an id; an unknown id is refused with the nearest known one."""
+    """The ROM of an id; an unknown id is refused, with the nearest known one as a hint."""
     known = roms()
     if env_id not in known:
         hint = nearest(env_id, list(known)) or "; `dna list envs` shows all"

@@ -1,6 +1,6 @@
 """Worker processes that step Atari games on arrays in shared memory.
 
-`ALEInterface.act` holds Python's global lock, so threads gain nothing. A worker is a plain
+`ALEInterface.act` holds the GIL, so threads gain nothing. A worker is a plain
 child process: it takes one-byte commands from a socket, answers with one byte, and ends when
 the socket closes, which the kernel does even for a parent that was killed. A worker that dies,
 hangs or fails is noticed in `Worker.wait`.
@@ -29,10 +29,10 @@ from dna.common.errors import DnaError, EnvironmentFailure
 from dna.config.environments import Atari
 from dna.envs.protocol import one_line
 
-#: Array name → its dtype and shape, in the order of memory.
+#: Array name → its dtype and shape, in memory order.
 Layout = dict[str, tuple[str, list[int]]]
 Arrays = dict[str, npt.NDArray[Any]]
-#: Bytes for an emulator's state: about 14,400 are used with its generator.
+#: Bytes for an emulator's state: about 14,400 are used, including its random generator.
 STATE = 32_768
 #: Seconds for a step before a worker counts as stuck, and more for each game it loads.
 STEP = 10.0
@@ -133,7 +133,7 @@ class Worker:
             raise self._dead() from None
 
     def wait(self, seconds: float) -> None:
-        """Wait for the answer; a dead, stuck or failing worker raises, and never hangs."""
+        """Wait for the answer; a dead, stuck or failing worker raises instead of hanging."""
         try:
             answer = self._answer(seconds)
             if answer == b"!":
@@ -281,7 +281,7 @@ def _anonymous_file(size: int) -> int:
 
 
 def main(line_fd: int, memory_fd: int) -> None:
-    """Run a worker process: load the games, then obey until the parent closes the socket."""
+    """Run a worker process: load games, then serve until the parent closes the socket."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)  # the parent decides

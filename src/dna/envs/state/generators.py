@@ -1,10 +1,13 @@
-"""Random generators of Python and numpy as JSON, and back; draws from the global ones.
+"""Random generators of Python and numpy as JSON, and back; detects draws from global ones.
 
-`np.random` and `random` are seeded by nobody here and are not part of a snapshot: a run that
+`np.random` and `random` are never seeded here and are not part of a snapshot: a run that
 depends on them is not a function of its seed, and resuming it is not exact.
 """
 
+import ctypes
+import functools
 import random
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +18,7 @@ import numpy as np
 #: What a bit generator is seeded by; `RandomState` has no sequence.
 SEEDS = (np.random.SeedSequence, type(None))
 KINDS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
-#: Number of calls watched for global draws: an environment that draws mostly does so at once.
+#: Number of calls watched for every kind of global draw; later ones at less cost.
 CALLS = 100
 
 
@@ -27,11 +30,12 @@ def is_generator(x: object) -> bool:
     return type(x) in (np.random.RandomState, random.Random)
 
 
-def bits_of(rng: Any) -> int:
-    """The id of the bits drawn from: two generators may share them."""
+def parts_of(rng: Any) -> list[object]:
+    """The parts of a generator that another one may share: its bits and its seeds."""
     if isinstance(rng, np.random.Generator):
-        return id(rng.bit_generator)
-    return id(rng._bit_generator if isinstance(rng, np.random.RandomState) else rng)
+        bits = rng.bit_generator
+        return [bits, *([] if bits.seed_seq is None else [bits.seed_seq])]
+    return [rng._bit_generator if isinstance(rng, np.random.RandomState) else rng]
 
 
 def save(rng: Any) -> dict[str, Any]:
@@ -125,17 +129,17 @@ class GlobalDraws:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch one call; costs nothing after the first `CALLS`."""
-        if not self.left:
+        """Watch one call; after the first `CALLS`, only positions in states are compared."""
+        if self.drawn is not None:
             yield
             return
-        before = _global_states()
+        look = _global_states if self.left else _global_positions
+        before = look()
         yield
-        self.left -= 1
-        moved = [name for name, state in _global_states().items() if state != before[name]]
-        if moved and self.drawn is None:
+        self.left = max(self.left - 1, 0)
+        moved = [name for name, state in look().items() if state != before[name]]
+        if moved:
             self.drawn = moved[0]
-            self.left = 0
             warnings.warn(
                 f"{self.name} draws from {self.drawn}, which no seed reaches: runs of the same "
                 "seed differ, and resuming is not exact; draw from self.np_random",
@@ -150,7 +154,37 @@ class GlobalDraws:
 
 
 def _global_states() -> dict[str, Any]:
-    return {
+    """The states of the global generators; torch's only if something has loaded torch."""
+    states = {
         "np.random": _plain(np.random.get_state(legacy=False)),  # noqa: NPY002 the one to watch
         "random": random.getstate(),
     }
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        states["torch's generator"] = torch.get_rng_state().numpy().tobytes()
+    return states
+
+
+def _global_positions() -> dict[str, int]:
+    """Where the global generators are in their states, read from memory.
+
+    Copying the states would take longer than the step of many an environment.
+    """
+    return {name: place.value for name, (place, _) in _places().items()}
+
+
+@functools.cache
+def _places() -> dict[str, tuple[ctypes.c_int, object]]:
+    """The positions of the global Mersenne twisters, where found as expected, and owners."""
+    bits = np.random.mtrand._rand._bit_generator
+    places: dict[str, tuple[ctypes.c_int, object]] = {}
+    if type(bits) is np.random.MT19937:  # a struct of 624 words and the position
+        place = ctypes.c_int.from_address(bits.ctypes.state_address + 624 * 4)
+        if place.value == bits.state["state"]["pos"]:
+            places["np.random"] = (place, bits)
+    own = getattr(random, "_inst", None)
+    if sys.implementation.name == "cpython" and type(own) is random.Random:
+        place = ctypes.c_int.from_address(id(own) + object.__basicsize__)
+        if place.value == own.getstate()[1][-1]:
+            places["random"] = (place, own)
+    return places

@@ -9,9 +9,13 @@ memory of its own, makes the environment inexact, and is named.
 """
 
 import json
+import re
+import sys
 import types
+import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -40,6 +44,8 @@ FOREIGN = (
 )  # fmt: skip
 #: Fields of a space with generators in them: its own, and those of the spaces it is made of.
 SAMPLED = ("_np_random", "spaces", "feature_space", "node_space", "edge_space")
+#: An address as `repr` shows it.
+ADDRESS = re.compile(r"0x([0-9a-fA-F]{6,16})")
 #: Maximum number of objects in a graph.
 MOST_NODES = 200_000
 
@@ -52,25 +58,63 @@ class Mismatch(Exception):
     """A graph that does not belong to these objects."""
 
 
+#: Objects that several environments hold: [environment, number, first environment, number].
+Sharing = list[list[int]]
+
+
 def save(root: object) -> dict[str, Array]:
     """Record everything that `root` holds as named arrays; raises `Opaque`."""
-    writer = _Writer()
-    try:
-        text = json.dumps(writer.node(root)).encode()
-    except RecursionError:
-        raise Opaque("something nested that deeply") from None
-    except (ValueError, TypeError) as error:
-        raise Opaque(f"something ({error})") from error
-    return {"graph": np.frombuffer(text, np.uint8).copy(), **writer.arrays}
+    return save_all([root])[0][0]
+
+
+def save_all(roots: Sequence[object]) -> tuple[list[dict[str, Array]], Sharing]:
+    """Record several objects, each by itself, and which parts they have in common."""
+    bits: dict[int, int] = {}
+    writers = [_Writer(bits) for _ in roots]
+    states = [writer.save(root) for writer, root in zip(writers, roots, strict=True)]
+    first: dict[int, list[int]] = {}  # id → first holder and number
+    sharing: Sharing = []
+    for which, writer in enumerate(writers):
+        for number, thing in enumerate(writer.alive):
+            if isinstance(thing, np.generic | tuple | frozenset):
+                continue  # nobody can change them
+            if id(thing) in first:
+                sharing.append([which, number, *first[id(thing)]])
+            else:
+                first[id(thing)] = [which, number]
+    return states, sharing
 
 
 def load(root: object, state: Mapping[str, Array]) -> None:
     """Put a graph back into an object made like the one it was saved from."""
+    load_all([root], [state], [])
+
+
+def load_all(
+    roots: Sequence[object], states: Sequence[Mapping[str, Array]], sharing: Sharing | None
+) -> None:
+    """Put graphs back; `sharing` is None in older snapshots, which did not record it."""
+    readers: list[_Reader] = []
+    together = _Together(sharing or [])
     try:
-        tree = json.loads(state["graph"].tobytes())
-        _Reader(state).value(tree, root)
+        for which, (root, state) in enumerate(zip(roots, states, strict=True)):
+            if sharing is None:
+                together = _Together([])
+            readers.append(_Reader(state, which, together))
+            readers[-1].value(json.loads(state["graph"].tobytes()), root)
+        for reader in readers:
+            for array in reader.readonly:
+                array.flags.writeable = False
     except (KeyError, ValueError, TypeError, IndexError, RecursionError) as error:
         raise Mismatch(f"not a graph of these objects ({error})") from error
+
+
+def classes_in(root: object) -> list[type]:
+    """The classes of the objects that `root` holds, as far as they can be found."""
+    writer = _Writer()
+    with suppress(Opaque, ValueError, TypeError, RecursionError):
+        writer.node(root)
+    return list(dict.fromkeys(type(thing) for thing in writer.alive))
 
 
 def opaque(root: object, name: str) -> str | None:
@@ -85,33 +129,74 @@ def opaque(root: object, name: str) -> str | None:
 class _Writer:
     """Records a graph; every object is written once and referred to by its number."""
 
-    def __init__(self) -> None:
+    def __init__(self, bits: dict[int, int] | None = None) -> None:
         self.arrays: dict[str, Array] = {}
         self.seen: dict[int, int] = {}  # id of an object → its number
-        self.alive: list[object] = []  # an id is unique only while its object lives
-        self.owners: dict[int, list[dict[str, Any]]] = {}  # memory → nodes of arrays in it
-        self.bits: set[int] = set()  # bit generators
+        self.alive: list[object] = []  # by number; an id is unique while its object lives
+        self.values: dict[int, int] = {}  # id of a number or text → its number among these
+        self.kept: list[object] = []
+        self.unfinished: set[int] = set()  # ids of what cannot be made before its parts
+        self.bits = {} if bits is None else bits  # bits of a generator → its id
+
+    def save(self, root: object) -> dict[str, Array]:
+        """The graph of `root` as named arrays."""
+        try:
+            text = json.dumps(self.node(root)).encode()
+            self._check_no_address()
+        except RecursionError:
+            raise Opaque("something nested that deeply") from None
+        except (ValueError, TypeError) as error:
+            raise Opaque(f"something ({error})") from error
+        return {"graph": np.frombuffer(text, np.uint8).copy(), **self.arrays}
 
     def node(self, x: Any) -> Any:
         """The JSON value that stands for x."""
         simple = _encode_simple(x)
         if simple is not None or x is None:
-            return simple
+            return self._value(x, simple)
         if isinstance(x, CONSTANT) or qualified_names.belongs(x):
             return {"constant": qualified_names.of(x)}
         if id(x) in self.seen:
+            if id(x) in self.unfinished:
+                raise Opaque("a tuple that holds itself")
             return {"same": self.seen[id(x)]}
         if len(self.seen) > MOST_NODES:
             raise Opaque(f"more than {MOST_NODES} objects")
         number = self.seen[id(x)] = len(self.seen)
         self.alive.append(x)
+        if isinstance(x, tuple | frozenset | types.MethodType):
+            self.unfinished.add(id(x))  # made when all it holds is there
         node = self._kind(x)
-        node["number"] = number  # into the same dictionary: arrays may be marked later
+        self.unfinished.discard(id(x))
+        node["number"] = number
         return node
 
+    def _check_no_address(self) -> None:
+        """Refuse values that are the id or the hash of an object, which no copy has."""
+        for x in self.kept:
+            numbers = [x, x * 16] if type(x) is int else []
+            if type(x) is str and "0x" in x:
+                numbers = [int(digits, 16) for digits in ADDRESS.findall(x)]
+            if any(number in self.seen for number in numbers):
+                raise Opaque("the id of an object")
+
+    def _value(self, x: Any, simple: Any) -> Any:
+        """A value, or the number of the one that is the very same object."""
+        if not _has_identity(x):
+            return simple
+        if id(x) in self.values:
+            return {"again": self.values[id(x)]}
+        self.values[id(x)] = len(self.values)
+        self.kept.append(x)
+        return simple
+
     def _kind(self, x: Any) -> dict[str, Any]:
+        if type(x) is float:
+            return {"nan": x.hex()}
         if isinstance(x, np.generic) or type(x) is np.ndarray:
             return self._array(x)
+        if type(x) is bytearray:
+            return self._bytearray(x)
         if generators.is_generator(x):
             return self._generator(x)
         for name, kind in CONTAINERS.items():
@@ -140,10 +225,9 @@ class _Writer:
         return node
 
     def _generator(self, x: Any) -> dict[str, Any]:
-        bits = generators.bits_of(x)
-        if bits in self.bits:
-            raise Opaque("a generator that shares its bits with another")
-        self.bits.add(bits)
+        for part in generators.parts_of(x):
+            if self.bits.setdefault(id(part), id(x)) != id(x):
+                raise Opaque("a generator that shares its bits with another")
         return {"dice": generators.save(x)}
 
     def _function(self, x: types.FunctionType) -> dict[str, Any]:
@@ -168,15 +252,19 @@ class _Writer:
         if isinstance(x, gymnasium.Space):
             # A space is part of the program except for the generators it may sample from.
             fields = {name: self.node(vars(x)[name]) for name in SAMPLED if name in vars(x)}
-        elif _is_plain(x):
+            traits = {"traits": found} if (found := _traits(x)) else {}
+            return {"object": qualified_names.of_type(x), **traits, "fields": fields}
+        elif _is_plain(x) and all(type(name) is str for name in vars(x)):
             fields = {name: self.node(value) for name, value in vars(x).items()}
         else:
             raise Opaque(qualified_names.of_type(x))
         return {"object": qualified_names.of_type(x), "fields": fields}
 
     def _array(self, x: Any) -> dict[str, Any]:
-        if x.dtype.hasobject or x.dtype.fields is not None:
+        if x.dtype.hasobject or (x.dtype.fields is not None and isinstance(x, np.generic)):
             raise Opaque(f"an array of {x.dtype}")
+        if isinstance(x, np.ndarray) and x.size and not (x.base is None and x.flags.owndata):
+            return self._view(x)
         name = f"array/{len(self.arrays)}"
         array = np.array(x, order="C")
         node: dict[str, Any] = {"array": name, "scalar": isinstance(x, np.generic)}
@@ -184,41 +272,71 @@ class _Writer:
             layout = memory_layout.of_array(x)
             if layout != memory_layout.of_array(array):
                 node["layout"] = layout
-        if not _is_storable(array.dtype):  # text, dates, foreign byte orders
-            node["dtype"] = array.dtype.str
+            if not x.flags.writeable:
+                node["readonly"] = True
+        if not _is_storable(array.dtype):  # text, dates, records, foreign byte orders
+            node |= _dtype_entry(array.dtype)
             node["shape"] = list(array.shape)
             array = np.frombuffer(array.tobytes(), np.uint8)
         self.arrays[name] = array
-        if isinstance(x, np.ndarray):
-            self._mark_shared(x, node)
         return node
 
-    def _mark_shared(self, x: Array, node: dict[str, Any]) -> None:
-        """Mark arrays that are views of the same memory."""
-        owner = _memory_of(x)
-        nodes = self.owners.setdefault(owner, [])
-        nodes.append(node)
-        if len(nodes) > 1:
-            for each in nodes:
-                each["shared"] = owner
+    def _view(self, x: Array) -> dict[str, Any]:
+        """An array in the memory of another: that one, and the place in it."""
+        owner = memory_layout.owner_of(x)
+        if not memory_layout.can_own(owner):
+            raise Opaque(f"an array in the memory of a {qualified_names.of_type(owner)}")
+        try:
+            place = memory_layout.place_of(x, owner)
+        except memory_layout.LayoutError as error:
+            raise Opaque(str(error)) from None
+        node = {
+            "view": self.node(owner),
+            "offset": place.offset,
+            "strides": list(place.strides),
+            "shape": list(place.shape),
+            **_dtype_entry(x.dtype),
+        }
+        if not x.flags.writeable:
+            node["readonly"] = True
+        return node
+
+    def _bytearray(self, x: bytearray) -> dict[str, Any]:
+        name = f"array/{len(self.arrays)}"
+        self.arrays[name] = np.frombuffer(bytes(x), np.uint8)
+        return {"bytearray": name}
+
+
+class _Together:
+    """What the graphs of several environments have in common while they are read."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.first = {(which, number): (i, k) for which, number, i, k in sharing}
+        self.made: dict[tuple[int, int], Any] = {}  # first holder and number → object
+        self.taken: dict[int, tuple[int, int]] = {}  # id of an object that was filled → its key
+        self.alive: list[Any] = []  # an id is unique only while its object lives
 
 
 class _Reader:
     """Reads a recorded graph back into objects made alike."""
 
-    def __init__(self, state: Mapping[str, Array]) -> None:
+    def __init__(self, state: Mapping[str, Array], which: int, together: _Together) -> None:
         self.state = state
+        self.which = which
+        self.together = together
         self.made: dict[int, Any] = {}  # number of a node → its object
-        self.taken: set[int] = set()  # ids of present objects that were filled
-        self.alive: list[Any] = []  # an id is unique only while its object lives
-        self.memory: dict[int, int] = {}  # shared memory when saved → now
+        self.values: list[Any] = []  # numbers and texts, in the order of the graph
+        self.memory: dict[int, int] = {}  # older snapshots: shared memory when saved → now
+        self.readonly: list[Array] = []  # arrays to be made so when all are filled
 
     def value(self, node: Any, present: Any) -> Any:
         """What a node stands for; `present` is the object there now, filled if it fits."""
         if not isinstance(node, dict):
-            return node
+            return self._value(node)
         if "number" in node:
             return self._numbered(node, present)
+        if "again" in node:
+            return self.values[node["again"]]
         if "same" in node:
             return self.made[node["same"]]
         if "enum" in node:
@@ -230,15 +348,34 @@ class _Reader:
             if not qualified_names.is_name_of(node["constant"], present) or present is None:
                 raise Mismatch(f"{node['constant']} is not there to be put back")
             return present
-        return _decode_simple(node)
+        return self._value(_decode_simple(node))
+
+    def _value(self, x: Any) -> Any:
+        """Remember a value for those that are the very same object."""
+        if type(x) is str and x.isidentifier():
+            return sys.intern(x)  # like the names in a program, which may be compared by `is`
+        if _has_identity(x):
+            self.values.append(x)
+        return x
 
     def _numbered(self, node: dict[str, Any], present: Any) -> Any:
-        if id(present) in self.taken:
+        together, number = self.together, node["number"]
+        key = together.first.get((self.which, number), (self.which, number))
+        shared = key in together.made  # by an environment that was read before this one
+        if shared:
+            present = together.made[key]
+        elif together.taken.get(id(present), key) != key:
             present = None  # two objects when saved, one now: it cannot be both of them
-        self.taken.add(id(present))
-        self.taken.discard(id(None))
-        self.alive.append(present)
-        number = node["number"]
+        if present is not None:
+            together.taken[id(present)] = key
+            together.alive.append(present)
+        self._read(node, present, number)
+        if shared:
+            self.made[number] = present
+        together.made[key] = self.made[number]
+        return self.made[number]
+
+    def _read(self, node: dict[str, Any], present: Any, number: int) -> None:
         if "object" in node or "function" in node or "cell" in node:
             self.made[number] = present
             self._fill(node, present)
@@ -246,13 +383,18 @@ class _Reader:
             self.made[number] = self._method(node, present)
         elif "array" in node:
             self.made[number] = self._array(node, present)
+        elif "view" in node:
+            self.made[number] = self._view(node, present)
+        elif "bytearray" in node:
+            self.made[number] = self._bytearray(node, present)
+        elif "nan" in node:
+            self.made[number] = float.fromhex(node["nan"])
         elif "dict" in node:
             self._dict(node["dict"], present, number)
         elif "dice" in node:
             self.made[number] = generators.load(node["dice"], present)
         else:
             self.made[number] = self._container(node, present, number)
-        return self.made[number]
 
     def _fill(self, node: dict[str, Any], present: Any) -> None:
         """Fill what is never made here: objects, functions and their cells."""
@@ -263,6 +405,8 @@ class _Reader:
         elif qualified_names.of_type(present) != node["object"]:
             there = qualified_names.of_type(present)
             raise Mismatch(f"a {node['object']} cannot be put into a {there}")
+        elif "traits" in node and _traits(present) != node["traits"]:
+            raise Mismatch(f"a {node['object']} that changed cannot be put back")
         else:
             self._fields(node["fields"], present)
 
@@ -272,6 +416,10 @@ class _Reader:
         if not isinstance(present, gymnasium.Space):
             for name in set(vars(present)) - set(fields):
                 del vars(present)[name]
+            if list(vars(present)) != list(fields):
+                ordered = {name: vars(present)[name] for name in fields}
+                vars(present).clear()
+                vars(present).update(ordered)
 
     def _function(self, node: dict[str, Any], present: Any) -> None:
         same = isinstance(present, types.FunctionType)
@@ -296,38 +444,83 @@ class _Reader:
             del present.cell_contents
 
     def _method(self, node: dict[str, Any], present: Any) -> Any:
-        same = isinstance(present, types.MethodType)
-        if not same or not qualified_names.is_name_of(node["method"], present.__func__):
-            raise Mismatch(f"{node['method']} is not there to be put back")
-        owner = self.value(node["self"], present.__self__)
-        if owner is present.__self__:
-            return present
-        return types.MethodType(present.__func__, owner)
+        bound = isinstance(present, types.MethodType)
+        owner = self.value(node["self"], present.__self__ if bound else None)
+        if bound and qualified_names.is_name_of(node["method"], present.__func__):
+            same = owner is present.__self__
+            return present if same else types.MethodType(present.__func__, owner)
+        for kind in type(owner).__mro__:  # another method of the owner
+            for function in vars(kind).values():
+                own = isinstance(function, types.FunctionType)
+                if own and qualified_names.is_name_of(node["method"], function):
+                    return types.MethodType(function, owner)
+        raise Mismatch(f"{node['method']} is not there to be put back")
 
     def _array(self, node: dict[str, Any], present: Any) -> Any:
         array = self.state[node["array"]]
-        if "dtype" in node:
-            array = np.frombuffer(array.tobytes(), node["dtype"]).reshape(node["shape"])
+        if "dtype" in node or "record" in node:
+            dtype = _dtype_from(node, present)
+            array = np.frombuffer(array.tobytes(), dtype).reshape(node["shape"])
         if node["scalar"]:
             return array[()]
         layout = node.get("layout", memory_layout.of_array(array))
         fits = (
             type(present) is np.ndarray
-            and present.flags.writeable
             and (present.shape, present.dtype) == (array.shape, array.dtype)
             and memory_layout.of_array(present) == layout
+            and _is_writeable(present)
         )
-        if "shared" in node:
-            memory = _memory_of(present)
+        if "shared" in node:  # older snapshots recorded views like this, without their place
+            memory = id(memory_layout.owner_of(present)) if fits else 0
             if not fits or self.memory.setdefault(node["shared"], memory) != memory:
                 raise Mismatch("arrays that were views of one memory no longer are")
+        elif "layout" not in node:
+            fits = fits and present.flags.owndata  # a view is part of something else
         if fits:
             present[...] = array  # in place: other holders of the array see it too
-            return present
+        else:
+            try:
+                present = memory_layout.laid_out(array, layout)
+            except memory_layout.LayoutError as error:
+                raise Mismatch(f"{error} cannot be put back") from None
+        return self._marked(node, present)
+
+    def _marked(self, node: dict[str, Any], array: Array) -> Array:
+        """Remember an array that was read-only; it is made so when everything is filled."""
+        if node.get("readonly"):
+            self.readonly.append(array)
+        return array
+
+    def _view(self, node: dict[str, Any], present: Any) -> Array:
+        """The present array if it lies at the recorded place of its owner, else a new view."""
+        there = memory_layout.owner_of(present) if type(present) is np.ndarray else None
+        owner = self.value(node["view"], there)
+        if not memory_layout.can_own(owner):
+            raise Mismatch("a view of something without memory")
+        dtype = _dtype_from(node, owner, present)
+        place = memory_layout.Place(
+            node["offset"], tuple(node["strides"]), tuple(node["shape"])
+        )
         try:
-            return memory_layout.laid_out(array, layout)
+            made = memory_layout.view_at(owner, place, dtype)
+            if (
+                type(present) is np.ndarray
+                and there is owner
+                and present.dtype == dtype
+                and memory_layout.place_of(present, owner) == place
+                and (_is_writeable(present) or node.get("readonly"))
+            ):
+                made = present
         except memory_layout.LayoutError as error:
             raise Mismatch(f"{error} cannot be put back") from None
+        return self._marked(node, made)
+
+    def _bytearray(self, node: dict[str, Any], present: Any) -> bytearray:
+        data = self.state[node["bytearray"]].tobytes()
+        if type(present) is not bytearray or len(present) != len(data):
+            return bytearray(data)
+        present[:] = data
+        return present
 
     def _dict(self, pairs: list[Any], present: Any, number: int) -> None:
         made = self.made[number] = present if type(present) is dict else {}
@@ -355,6 +548,13 @@ class _Reader:
         return kind(self.value(n, o) for n, o in zip(nodes, old, strict=False))
 
 
+def _has_identity(x: Any) -> bool:
+    """Whether equal values of this kind may be different objects."""
+    if type(x) is int:
+        return not -5 <= x <= 256
+    return type(x) in (float, complex) or (type(x) is str and not x.isidentifier())
+
+
 def _encode_simple(x: Any) -> Any:
     """A value that is its own state, as JSON; None for anything else."""
     kind = type(x)
@@ -362,7 +562,7 @@ def _encode_simple(x: Any) -> Any:
         return x
     if kind is int:
         return {"int": hex(x)}
-    if kind is float:
+    if kind is float and x == x:  # dictionaries find a NaN by its identity
         return {"float": x.hex()}
     if kind is complex:
         return {"complex": [x.real.hex(), x.imag.hex()]}
@@ -384,11 +584,48 @@ def _decode_simple(node: dict[str, Any]) -> Any:
     return bytes.fromhex(node["bytes"])
 
 
-def _memory_of(x: Any) -> int:
-    """The id of the object whose memory an array is a view of."""
-    while isinstance(x, np.ndarray) and x.base is not None:
-        x = x.base
-    return id(x)
+def _dtype_entry(dtype: "np.dtype[Any]") -> dict[str, Any]:
+    """How a node names a type; the types of records are compared, never made from a file."""
+    return {"dtype": dtype.str} if dtype.fields is None else {"record": repr(dtype)}
+
+
+def _dtype_from(node: dict[str, Any], *present: Any) -> "np.dtype[Any]":
+    """The inverse of `_dtype_entry`; records have the type of an array that is there."""
+    if "record" not in node:
+        dtype = np.dtype(str(node["dtype"]))
+        if dtype.hasobject or dtype.fields is not None:
+            raise Mismatch(f"an array of {dtype} is never saved like this")
+        return dtype
+    for array in present:
+        known = isinstance(array, np.ndarray) and not array.dtype.hasobject
+        if known and repr(array.dtype) == node["record"]:
+            found: np.dtype[Any] = array.dtype
+            return found
+    raise Mismatch(f"an array of {node['record']!s:.60} is not there to be put back")
+
+
+def _is_writeable(x: Array) -> bool:
+    """Make an array writeable, as far as its owner permits it."""
+    if not x.flags.writeable:
+        try:
+            x.flags.writeable = True
+        except ValueError:
+            return False
+    return True
+
+
+def _traits(space: gymnasium.Space[Any]) -> str | None:
+    """A checksum of what makes a space the one it is; None where there is none."""
+    writer = _Writer()
+    own = {name: value for name, value in vars(space).items() if name not in SAMPLED}
+    try:
+        text = json.dumps(writer.node(own))
+    except (Opaque, ValueError, TypeError, RecursionError):
+        return None
+    if 'set"' in text:  # the order of strings in a set differs between processes
+        return None
+    parts = [text.encode(), *(array.tobytes() for array in writer.arrays.values())]
+    return f"{zlib.crc32(b''.join(parts)):08x}"
 
 
 def _is_storable(dtype: "np.dtype[Any]") -> bool:

@@ -1,13 +1,15 @@
 """The memory layout of arrays and sets, as far as a program can notice it.
 
-Sums over an array depend in their last bits on the order of its axes in memory; the order in
-which a set yields its items depends on the slots they are in and on the slots of items removed
-before. Both are therefore part of the state to save.
+Sums over an array depend in their last bits on the order of its axes in memory; what is written
+to a view changes the array it is a view of; the order in which a set yields its items depends
+on the slots they are in and on the slots of items removed before. All of this is therefore part
+of the state to save.
 """
 
 import ctypes
 import os
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,86 @@ def laid_out(x: Array, layout: list[int]) -> Array:
         raise LayoutError("an array with gaps in its memory")
     made[...] = x
     return made
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a view lies in the memory of its owner; offset and strides are in bytes."""
+
+    offset: int
+    strides: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def check_within(self, itemsize: int, nbytes: int) -> None:
+        """Refuse a view that would reach outside `nbytes` of memory."""
+        numbers = (self.offset, *self.strides, *self.shape)
+        if any(type(number) is not int for number in numbers):
+            raise LayoutError("a view at a place that is not given in whole numbers")
+        if len(self.strides) != len(self.shape) or min(self.shape, default=1) < 1:
+            raise LayoutError("a view of no valid shape")
+        ways = [
+            step * (length - 1) for step, length in zip(self.strides, self.shape, strict=True)
+        ]
+        first = self.offset + sum(way for way in ways if way < 0)
+        last = self.offset + sum(way for way in ways if way > 0)
+        if first < 0 or last + itemsize > nbytes:
+            raise LayoutError("a view that reaches outside its memory")
+
+
+def owner_of(x: Array) -> Any:
+    """The object whose memory an array lies in: an array, bytes, or of a foreign type."""
+    found: Any = x
+    while True:
+        if isinstance(found, np.ndarray) and found.base is not None:
+            found = found.base
+        elif isinstance(found, memoryview):
+            found = found.obj
+        elif type(found).__name__ == "DummyArray" and type(found).__module__.startswith(
+            "numpy."
+        ):
+            found = found.base  # numpy's own, in every result of `as_strided`
+        else:
+            return found
+
+
+def can_own(owner: object) -> bool:
+    """Whether views into the memory of this object can be recorded."""
+    return type(owner) in (bytes, bytearray) or (
+        type(owner) is np.ndarray and owner.flags.owndata
+    )
+
+
+def place_of(x: Array, owner: Any) -> Place:
+    """Where an array lies in its owner's memory."""
+    offset = _address(x) - _address(memory_of(owner))
+    place = Place(offset, x.strides, x.shape)
+    place.check_within(x.itemsize, memory_of(owner).nbytes)
+    return place
+
+
+def view_at(owner: Any, place: Place, dtype: "np.dtype[Any]") -> Array:
+    """A view at this place of the owner's memory."""
+    memory = memory_of(owner)
+    place.check_within(dtype.itemsize, memory.nbytes)
+    if dtype.hasobject:
+        raise LayoutError("a view of references")
+    return np.ndarray(place.shape, dtype, memory, place.offset, place.strides)
+
+
+def memory_of(owner: Any) -> Array:
+    """The memory of an array or of bytes, as bytes in the order of their addresses."""
+    if not isinstance(owner, np.ndarray):
+        return np.frombuffer(owner, np.uint8)
+    axes = sorted(range(owner.ndim), key=lambda axis: -owner.strides[axis])
+    straight = owner.transpose(axes)
+    if not straight.flags.c_contiguous:
+        raise LayoutError("an array with gaps in its memory")
+    return straight.reshape(-1).view(np.uint8)
+
+
+def _address(x: Array) -> int:
+    address: int = x.__array_interface__["data"][0]
+    return address
 
 
 def insertions(x: Any) -> list[Any]:

@@ -12,7 +12,6 @@ Objectives:
 
 import csv
 import io
-import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +20,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from dna.common.errors import BadInput, Preempted, StorageFailure
+from dna.common import json_lines
+from dna.common.errors import BadInput, Preempted
 from dna.common.lock import locked
 from dna.common.messages import quoted
-from dna.common.storage import read, read_json, write, write_json
+from dna.common.storage import read_json, write, write_json
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.config.search_space import label, value_text
@@ -108,19 +108,7 @@ def objective(text: str) -> Objective:
 def read_curve(folder: Path, *, whole: bool = True) -> Curve:
     """Read the curve of a run; `whole=False` allows for half a line at its end."""
     path = folder / "metrics.jsonl"
-    if not path.is_file():
-        return []
-    curve: Curve = []
-    for line in read(path).splitlines():
-        try:
-            row = json.loads(line)
-            if row["score"] is not None:
-                curve.append((row["interactions"], row["score"]))
-        except (ValueError, KeyError, TypeError) as error:
-            if not whole:
-                break
-            raise StorageFailure(f"{path}: not the metrics of a run") from error
-    return curve
+    return json_lines.curve(path, whole=whole) if path.is_file() else []
 
 
 def average(values: Sequence[float], how: Average) -> float:

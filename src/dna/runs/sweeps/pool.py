@@ -6,7 +6,6 @@ is killed is started again, and resumes from the newest checkpoint of its run. R
 on this machine (`Local`) or on a cluster (`dna.runs.sweeps.ray_cluster`).
 """
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,21 +14,29 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from dna.common.console import typed
-from dna.common.errors import BadInput, DnaError, FolderBusy, Preempted
+from dna.common.errors import (
+    BadInput,
+    DnaError,
+    EnvironmentFailure,
+    FolderBusy,
+    Preempted,
+    StorageFailure,
+)
+from dna.common.json_lines import last_row
 from dna.common.lock import check_unlocked
 from dna.common.process import Child, ExitStatus, stop_signals
 from dna.config import Config
 from dna.runs.folder import RunFolder
 
-#: Seconds between two looks at the processes.
+#: Seconds between two polls of the processes.
 PAUSE = 0.2
-#: Deaths of a run's process, without progress in between, after which the run has failed.
+#: Deaths of a run's process, without progress in between, after which the run counts as failed.
 DEATHS = 5
 #: Seconds to wait for a folder that another process holds, counted from its last progress: the
 #: process of a killed driver may still have to finish an iteration and save.
 PATIENCE = 60.0
-#: Bytes at the end of a metrics file that are certain to hold its last line.
-TAIL = 16_384
+#: Why a run failed whose process ended with code 0, but without a result.
+NO_RESULT = "ended without a result; does its environment call os._exit?"
 
 TaskState = Literal["waiting", "running", "done", "stopped", "failed", "pruned"]
 
@@ -109,18 +116,15 @@ class Task:
 
 
 def update_progress(task: Task) -> None:
-    """Read how far a run is from the last line of its metrics."""
+    """Read the progress of a run from the last line of its metrics."""
     path = task.folder / "metrics.jsonl"
     try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(file.tell() - TAIL, 0))
-            lines = file.read().splitlines()
-        row = json.loads(lines[-1])
-    except (OSError, IndexError, ValueError):
-        return  # not begun, or half a line: the next look will do
-    task.interactions = row["interactions"]
-    task.score = row["score"]
+        row = last_row(path)
+    except StorageFailure:
+        return  # not begun: try again at the next poll
+    if row is not None:
+        task.interactions = row["interactions"]
+        task.score = row.get("score")
 
 
 def uses_all_cores(config: Config) -> bool:
@@ -169,7 +173,7 @@ class Pool:
         return any(task.state in ("waiting", "running") for task in self.tasks)
 
     def advance(self) -> None:
-        """Look at the running tasks, and start as many as there is room for."""
+        """Poll the running tasks, and start as many waiting ones as there is room for."""
         for task in self._running():
             update_progress(task)
             if task.handle is not None and (ended := task.handle.poll()) is not None:
@@ -236,6 +240,10 @@ class Pool:
     def _close(self, task: Task, ended: ExitStatus, *, last: bool = False) -> None:
         """Set the state of a task whose process has ended; `last`: start nothing again."""
         task.handle = None
+        died = ended.code < 0
+        if ended.code == 0 and not RunFolder(task.folder).done:
+            died = True
+            ended = ExitStatus(EnvironmentFailure.exit_code, NO_RESULT)
         task.code = ended.code
         update_progress(task)
         if ended.code == 0:
@@ -246,7 +254,7 @@ class Pool:
             task.state = "stopped"
         elif ended.code == FolderBusy.exit_code:
             self._wait(task, ended.message)
-        elif self._retry(task, ended.code):
+        elif self._retry(task, died=died, preempted=ended.code == Preempted.exit_code):
             task.state = "waiting"
         else:
             task.state = "stopped" if ended.code == Preempted.exit_code else "failed"
@@ -255,9 +263,9 @@ class Pool:
                 # A refused run leaves no trace; other failures leave evidence.
                 RunFolder(task.folder).clear()
 
-    def _retry(self, task: Task, code: int) -> bool:
-        """Whether to start a task again: it was killed or preempted, and not too often."""
-        if code >= 0 and not (code == Preempted.exit_code and self.place.preempts):
+    def _retry(self, task: Task, *, died: bool, preempted: bool) -> bool:
+        """Whether to start a task again: it died or was preempted, and not too often."""
+        if not died and not (preempted and self.place.preempts):
             return False
         task.deaths = 1 if task.interactions > task.reached else task.deaths + 1
         task.reached = task.interactions

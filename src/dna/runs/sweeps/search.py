@@ -33,6 +33,8 @@ from dna.runs.sweeps.pool import Pool, Task, drive, threads_for
 RUNGS = (10, 30, 90)
 #: One in so many trials continues after a comparison.
 KEEP = 3
+#: Largest journal of a study that is read.
+JOURNAL_LIMIT = 2**28
 #: Optuna's names of the states of trials → those in the results.
 STATES = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "unfinished"}
 
@@ -134,7 +136,7 @@ class _NoLock:
 def _storage(optuna: Any, path: Path) -> Any:
     """Open the journal, without half a line at its end from a driver that was killed."""
     if path.is_file():
-        data = read(path)
+        data = read(path, JOURNAL_LIMIT)
         whole = data[: data.rfind(b"\n") + 1]
         if whole != data:
             write(path, whole)

@@ -1,0 +1,150 @@
+"""Compare two snapshots of environments, and name the first attribute that differs.
+
+A snapshot that is written again after it was restored must be the one that was read.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+#: Entries of a node that name something of the program, by name and checksum.
+NAMES = ("function", "method", "constant")
+#: Entries of a node that snapshots of earlier versions do not have.
+NEWER = ("traits",)
+SHARING = "sharing"
+
+
+def difference(before: Mapping[str, Array], after: Mapping[str, Array]) -> str | None:
+    """Where `after` differs from `before`; None: nowhere."""
+    graphs = [name for name in before if name.rpartition("/")[2] == "graph"]
+    inside = tuple(name.removesuffix("graph") + "array/" for name in graphs)
+    for name in [*before, *after]:
+        if (
+            name in graphs
+            or name.startswith(inside)
+            or (name == SHARING and name not in before)
+        ):
+            continue
+        if name not in before or name not in after:
+            return name
+        if not _equal(before[name], after[name]):
+            return "objects that several environments share" if name == SHARING else name
+    for name in graphs:
+        prefix = name.removesuffix("graph")
+        if name not in after:
+            return name
+        trees = [json.loads(state[name].tobytes()) for state in (before, after)]
+        comparison = _Comparison(_under(before, prefix), _under(after, prefix))
+        found = next(comparison.differences(trees[0], trees[1], ""), None)
+        if found is not None:
+            agent = prefix.removesuffix("/")
+            return f"{f'agent {agent}: ' if agent else ''}env{found}"
+    return None
+
+
+def _under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {
+        name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)
+    }
+
+
+def _equal(one: Array, other: Array) -> bool:
+    same = (one.shape, one.dtype) == (other.shape, other.dtype)
+    return same and one.tobytes() == other.tobytes()
+
+
+class _Comparison:
+    """Two graphs, walked side by side."""
+
+    def __init__(self, before: Mapping[str, Array], after: Mapping[str, Array]) -> None:
+        self.before = before
+        self.after = after
+
+    def differences(self, one: Any, other: Any, path: str) -> Iterator[str]:
+        """Paths of what differs, in the order of the graph."""
+        if type(one) is not type(other):
+            yield path
+        elif not isinstance(one, dict):
+            if one != other:
+                yield path
+        else:
+            yield from self._nodes(one, other, path)
+
+    def _nodes(self, one: dict[str, Any], other: dict[str, Any], path: str) -> Iterator[str]:
+        keys = [key for key in {**one, **other} if key not in NEWER or key in one]
+        for key in keys:
+            if key not in one or key not in other:
+                yield path
+            elif key in ("array", "bytearray"):
+                if not _equal(self.before[one[key]], self.after[other[key]]):
+                    yield path
+            elif key in NAMES:
+                if _name(one[key]) != _name(other[key]):
+                    yield path
+            elif key == "fields" and "object" in one:
+                yield from self._fields(one[key], other[key], path)
+            elif key in ("list", "tuple", "deque", "cells"):
+                yield from self._items(one[key], other[key], path)
+            elif key in ("set", "frozenset"):
+                yield from self._sets(one[key], other[key], path)
+            elif key == "dict":
+                yield from self._pairs(one[key], other[key], path)
+            else:
+                yield from self.differences(one[key], other[key], path)
+
+    def _fields(self, one: dict[str, Any], other: dict[str, Any], path: str) -> Iterator[str]:
+        for name in {**one, **other}:
+            if name not in one or name not in other:
+                yield f"{path}.{name}"
+            else:
+                yield from self.differences(one[name], other[name], f"{path}.{name}")
+
+    def _items(self, one: list[Any], other: list[Any], path: str) -> Iterator[str]:
+        if len(one) != len(other):
+            yield path
+            return
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from self.differences(left, right, f"{path}[{index}]")
+
+    def _pairs(self, one: list[Any], other: list[Any], path: str) -> Iterator[str]:
+        if len(one) != len(other):
+            yield path
+            return
+        for (k, v), (key, value) in zip(one, other, strict=True):
+            shown = f"{path}[{k!r:.40}]"
+            yield from self.differences(k, key, shown)
+            yield from self.differences(v, value, shown)
+
+    def _sets(self, one: list[Any], other: list[Any], path: str) -> Iterator[str]:
+        """Sets of numbers have an order to keep; that of strings differs between processes."""
+        if not all(map(_hashes_alike, one)):
+            if sorted(map(_unnumbered, one)) != sorted(map(_unnumbered, other)):
+                yield path
+        else:
+            yield from self._items(one, other, path)
+
+
+def _name(text: str) -> str:
+    """A name as it is compared: functions of this package without the sum of their code."""
+    return text.partition("#")[0] if text.startswith("dna.") else text
+
+
+def _hashes_alike(node: Any) -> bool:
+    """Whether a node is of something that has the same hash in every process."""
+    if isinstance(node, dict) and "tuple" in node:
+        return all(map(_hashes_alike, node["tuple"]))
+    if isinstance(node, dict):
+        return "float" in node or "int" in node or ("array" in node and "dtype" not in node)
+    return isinstance(node, int)
+
+
+def _unnumbered(node: Any) -> str:
+    """A node as text, without the numbers that its place in the order gave it."""
+    if isinstance(node, dict):
+        node = {k: _unnumbered(v) for k, v in node.items() if k != "number"}
+    elif isinstance(node, list):
+        node = [_unnumbered(each) for each in node]
+    return json.dumps(node)

@@ -1,0 +1,216 @@
+"""Check while training that a resume would be exact: play on restored environments.
+
+At the first, second, fourth, eighth … checkpoint of a process, the snapshot of the environments
+is kept and the next steps of the run are recorded. Then environments that were made anew
+continue from the snapshot with the same actions, and must show the same. This happens in a
+forked copy of the process, so that it cannot change the run, whatever the environments do.
+"""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dna.algorithm.rollout import Collector
+from dna.common.errors import DnaError, Unsaveable
+from dna.common.process import can_fork, in_forked_copy
+from dna.envs import Array, State, Step, VectorEnv
+from dna.envs.factory import KeptEnv
+from dna.envs.gym import GymVector, VectorAdapter
+from dna.envs.state.comparison import SHARING, difference
+from dna.envs.state.program_state import ProgramState
+
+#: Number of steps that are compared, and of agents where they share nothing.
+STEPS = 64
+AGENTS = 8
+#: Seconds after which the comparison ends with the steps it has compared, and in any case.
+SECONDS = 10.0
+PATIENCE = 20.0
+#: What the copy sends when it has made the environments to restore into.
+MADE = b"."
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One step of the run."""
+
+    action: Array
+    step: Step
+
+
+class _Recording:
+    """Environments whose first steps are remembered; everything else is passed on."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env = env
+        self.seen: list[_Seen] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)
+
+    def step(self, action: Array, active: npt.NDArray[np.bool_] | None = None) -> Step:
+        """Step the environments, and remember what they showed."""
+        taken = action.copy()
+        step = self.env.step(action, active)
+        if len(self.seen) < STEPS:
+            self.seen.append(_Seen(taken, _copied(step)))
+        return step
+
+
+def _copied(step: Step) -> Step:
+    return Step(
+        obs=step.obs.copy(),
+        reward=step.reward.copy(),
+        terminated=step.terminated.copy(),
+        done=step.done.copy(),
+        valid=step.valid.copy(),
+        final_obs={agent: last.copy() for agent, last in step.final_obs.items()},
+    )
+
+
+class RestoreCheck:
+    """The check of one process: `begin` at a checkpoint, `during` the next rollout.
+
+    Whether it is made is the same on all ranks; each checks its own environments.
+    """
+
+    def __init__(self, collector: Collector, *, wanted: bool) -> None:
+        env = collector.env
+        # The snapshots of other families, and of MuJoCo, have tests of their own.
+        python = isinstance(env, VectorAdapter) or (
+            isinstance(env, GymVector) and not env.mujoco
+        )
+        self.collector = collector
+        self.wanted = wanted and python and can_fork()
+        self.checkpoints = 0
+        self.due = False
+        self.state: State = {}
+        self.reasons: list[str] = []
+        first = env.envs[0] if isinstance(env, GymVector) else getattr(env, "env", None)
+        self.program = ProgramState(first) if wanted and python else None
+
+    def changed_program(self) -> list[str]:
+        """Name the variables of classes and modules that have changed, the first time."""
+        names = self.program.changed() if self.program is not None else []
+        if not names:
+            return []
+        self.program = None
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return [f"environments change {names[0]}{more}, which checkpoints do not hold"]
+
+    def begin(self) -> None:
+        """Keep a snapshot of the environments as they were saved now."""
+        self.checkpoints += 1
+        power_of_two = self.checkpoints & (self.checkpoints - 1) == 0
+        if not self.wanted or not power_of_two:
+            return
+        self.due = True
+        self.state = {}
+        self.reasons = []
+        try:
+            self.state = self.collector.env.snapshot()
+        except Unsaveable as error:
+            self.reasons = [str(error).partition(";")[0]]
+
+    @contextmanager
+    def during(self) -> Iterator[Callable[[], list[str]] | None]:
+        """Record an iteration; yields a function for what differs, or None if not due."""
+        if not self.due:
+            yield None
+            return
+        env = self.collector.env
+        recording: Any = _Recording(env)
+        self.collector.env = recording
+        self.due = False
+        try:
+            yield lambda: self.reasons + compare(env, self.state, recording.seen)
+        finally:
+            self.collector.env = env
+
+
+def compare(env: VectorEnv, state: State, seen: list[_Seen]) -> list[str]:
+    """Continue from a snapshot in a forked copy, and return what differs from what was seen."""
+
+    if not state:
+        return []
+
+    def work(send: Callable[[bytes], None]) -> None:
+        warnings.simplefilter("ignore")
+        torch.set_num_threads(1)  # its other threads are not in the copy
+        send(json.dumps(_differences(env, state, seen, lambda: send(MADE))).encode())
+
+    sent = in_forked_copy(work, PATIENCE)
+    text = sent.removeprefix(MADE)
+    if not text:
+        # Environments that cannot be made a second time say nothing about a resume.
+        return ["restored environments do not answer"] if sent else []
+    reasons: list[str] = json.loads(text)
+    return reasons
+
+
+def _differences(
+    env: VectorEnv, state: State, seen: list[_Seen], made: Callable[[], None]
+) -> list[str]:
+    """What differs; `made` is called when the environments to restore into are there."""
+    end = time.monotonic() + SECONDS
+    other, agents = _alike(env, state)
+    if other is None:
+        return []
+    made()
+    if isinstance(env, GymVector) and agents < env.agents:
+        state = env.first(state, agents)
+    try:
+        other.restore(state)
+        if found := difference(state, other.snapshot()):
+            return [f"environments restored from a checkpoint differ ({found})"]
+    except DnaError as error:
+        return [f"environments cannot be restored from a checkpoint ({error})"]
+    try:
+        for number, one in enumerate(seen, 1):
+            step = other.step(one.action[:agents])
+            if found := _differing(one.step, step, agents):
+                return [f"restored environments continue differently ({found}, step {number})"]
+            if time.monotonic() > end:
+                break
+    except DnaError as error:
+        return [f"restored environments fail ({error})"]
+    return []
+
+
+def _alike(env: VectorEnv, state: State) -> tuple[VectorEnv | None, int]:
+    """Environments to restore into, and how many: new ones, or the copies of a user's own."""
+    if not isinstance(env, GymVector) or _is_kept(env.envs[0]):
+        return env, env.agents
+    shared = SHARING in state and state[SHARING].tobytes() != b"[]"
+    agents = env.agents if shared else min(env.agents, AGENTS)
+    try:
+        return env.made_again(agents), agents
+    except DnaError:
+        return None, 0
+
+
+def _is_kept(env: Any) -> bool:
+    """Whether an environment is the user's own instance, perhaps behind one for its masks."""
+    return isinstance(env, KeptEnv) or isinstance(getattr(env, "env", None), KeptEnv)
+
+
+def _differing(expected: Step, found: Step, agents: int) -> str | None:
+    for name in ("obs", "reward", "terminated", "done", "valid"):
+        one, other = getattr(expected, name)[:agents], getattr(found, name)
+        wrong = np.flatnonzero(
+            [a.tobytes() != b.tobytes() for a, b in zip(one, other, strict=True)]
+        )
+        if len(wrong):
+            names = {"obs": "observation", "reward": "reward"}
+            return f"{names.get(name, 'end of an episode')} of agent {wrong[0]}"
+    for agent, last in expected.final_obs.items():
+        if agent < agents and found.final_obs[agent].tobytes() != last.tobytes():
+            return f"last observation of agent {agent}"
+    return None

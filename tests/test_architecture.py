@@ -33,6 +33,11 @@ OWNERS = {
     "torch.onnx": {"evaluation/export"},
     "huggingface_hub": {"agents/hub"},
     "PIL": {"evaluation/film"},
+    "filelock": {"common/lock"},
+    # Modules that Windows does not have.
+    "fcntl": {"common/lock"},
+    "resource": {"cli/bench/serve"},
+    **{name: set[str]() for name in ("grp", "pty", "pwd", "syslog", "termios", "tty")},
 }
 #: Public names of modules in rooms; they import what they name and nothing else.
 ALIASES = {"callbacks", "hub", "noise_scale", "phases"}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dna.algorithm.noise_scale import NoiseScale as NoiseScale
     from dna.algorithm.returns import advantage as advantage
     from dna.algorithm.returns import td_lambda as td_lambda
+    from dna.common.errors import EnvironmentTimeout as EnvironmentTimeout
     from dna.config import Config as Config
     from dna.config.overrides import digest as digest
     from dna.config.overrides import tweak as tweak
@@ -33,6 +34,7 @@ _HOME = {
     "Agent": "agents.agent",
     "Config": "config",
     "DNA": "agents.agent",
+    "EnvironmentTimeout": "common.errors",
     "How": "runs.setup",
     "NoiseScale": "algorithm.noise_scale",
     "PPG": "agents.agent",

@@ -33,6 +33,18 @@ def test_the_report_on_every_screen(tab, report, width, theme):
     bright = sum(int(part) for part in re.findall(r"\d+", ground)[:3]) > 384
     assert bright == (theme == "light")
     assert shown.page.locator("video").evaluate("v => v.error === null")
+    assert shown.page.locator("video").get_attribute("poster").startswith("data:image/png")
+
+
+def test_on_a_phone_the_mean_of_an_evaluation_is_seen_without_scrolling(tab, report):
+    shown = tab(390)
+    shown.page.goto(report.as_uri())
+    means = shown.page.locator("#evaluation tbody tr td:nth-child(2)")
+    assert means.count() == 2
+    for cell in means.all():
+        float(cell.inner_text().replace(",", "").replace("−", "-"))
+        box = cell.bounding_box()
+        assert box["x"] + box["width"] <= 390
 
 
 def test_the_report_is_whole_without_scripts(tab, report):

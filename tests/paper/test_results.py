@@ -1,5 +1,6 @@
 """docs/results.md says what the kept experiments say."""
 
+import html
 import importlib.util
 import json
 import re
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dna.cli import main
 from dna.paper.figures import draw
 from dna.paper.plan import Limits
 from dna.paper.reproduce import write_all
@@ -40,6 +42,27 @@ def test_every_claim_has_its_verdict_in_the_document(maker):
         for row in tree["verdicts"]:
             assert shown[row["id"]] == row["status"]
             assert maker._found(row)["found"] in maker.section(tree)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in (ROOT / "results").glob("*-*.json")])
+def test_the_page_of_an_experiment_has_the_verdicts_of_the_document(maker, name, tmp_path):
+    tree = json.loads((ROOT / "results" / f"{name}.json").read_text())
+    title = maker.command(tree)
+    tree["runs"] = [run | {"folder": run["digest"]} for run in tree["runs"]]
+    (tmp_path / "experiment.json").write_text(json.dumps(tree))
+    out = tmp_path / "report.html"
+    assert main(["report", str(tmp_path), "--out", str(out)]) == 0
+    row = re.compile(r'<code>(C\d+)</code></td><td><span class="chip [\w-]+">([a-z ]+)<')
+    effect = re.compile(r"<code>(C\d+)</code></td>(?:<td[^>]*>.*?</td>){2}<td[^>]*>(.*?)</td>")
+    page = out.read_text()
+    text = (ROOT / "docs/results.md").read_text()
+    section = text.partition(f"```console\n{title}\n```")[2].partition("\n### ")[0]
+    documented = re.findall(r"^\| (C\d+): .*? \| \**([a-z ]+)\** \|", section, re.MULTILINE)
+    assert documented
+    assert row.findall(page) == documented
+    for claim, found in effect.findall(page):
+        line = next(line for line in section.splitlines() if line.startswith(f"| {claim}: "))
+        assert html.unescape(found).replace("|", "\\|") in line.replace("&lt;", "<") + "–"
 
 
 def test_the_toy_problem_can_be_read_in_the_document():

@@ -5,7 +5,6 @@ the byte. Settings are checked before torch is imported, which is why methods im
 it themselves.
 """
 
-import json
 import shutil
 import weakref
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel
 
-from dna.common.errors import BadInput, Preempted
+from dna.common.errors import BadInput, EnvironmentTimeout, Preempted
 from dna.common.messages import no_attribute, quoted, refuse_arguments
 from dna.common.randomness import generator, whole_seed
 from dna.config import Config
@@ -177,6 +176,7 @@ class Agent:
         self._folder = Path(folder).absolute()  # an environment may change the directory
         self._loaded_from: Path | None = None  # until it learns
         self._begun = False
+        self._stuck = False  # whether a call into the user's own environment never returned
         self._encoder: Any = None
         self._trusted = False  # whether a module named by an id may be imported
         self._set_networks(None)
@@ -194,7 +194,7 @@ class Agent:
 
         `env` is needed if the run's environment came from Python, `encoder` if its encoder did.
         Learning continues in `folder`, or in a temporary one: the loaded folder stays as it is
-        unless `folder` names the same.
+        unless `folder` is that same folder.
         """
         refuse_arguments("load", others)
         run = _run_of(path)
@@ -241,9 +241,10 @@ class Agent:
         """
         refuse_arguments("learn", others)
         self._check_environment("learn")
+        self._check_returned("learn")
         asked = either(interactions, total_timesteps)
         from dna.runs.callbacks import Callbacks
-        from dna.runs.text_progress import text_progress
+        from dna.runs.text_progress import rounding_note, text_progress
         from dna.runs.train import train
 
         given = callback if isinstance(callback, list | tuple) else [callback]
@@ -252,12 +253,17 @@ class Agent:
         self.config = self._config_to_learn(asked)
         self._register_encoder()
         how = self._how(how)
-        sinks = [callbacks, text_progress(progress)]
+        new_budget = asked is not None or not self._begun
+        note = rounding_note(self.config) if new_budget else ""
+        sinks = [callbacks, text_progress(progress, note)]
         try:
             train(self.config, self.seed, self._folder, how=how, sinks=sinks, source=source)
         except Preempted:
             if not callbacks.stopped:
                 raise
+        except EnvironmentTimeout:
+            self._stuck = self._world.owned(self.config.agents)
+            raise
         finally:  # a run that was refused does not belong to this agent
             self._begun = self._begun or callbacks.networks is not None
             self._set_networks(callbacks.networks)
@@ -317,8 +323,8 @@ class Agent:
     ) -> tuple[Any, None]:
         """Return (action, None) for one observation, or (actions, None) for a batch.
 
-        Both are in the environment's own spaces. `state` and `episode_start` exist because
-        SB3's functions pass them; policies here have no state.
+        Observations and actions are in the environment's own spaces. `state` and
+        `episode_start` exist because SB3's functions pass them; policies here have no state.
         """
         refuse_arguments("predict", others)
         if self._predictor is None:
@@ -343,6 +349,7 @@ class Agent:
         if episodes < 1:
             raise BadInput(f"episodes: given {episodes}, must be at least 1")
         self._check_environment("evaluate")
+        self._check_returned("evaluate")
         agents = self.config.agents
         policy = self._policy(may_reset=True)
         how = Playing(
@@ -398,6 +405,14 @@ class Agent:
         if self._world.env is None and self.config.env.id is None:
             raise BadInput(f"{verb}: the run's environment came from Python; load with env=")
 
+    def _check_returned(self, verb: str) -> None:
+        """Refuse to use an environment that a hanging call may still be changing."""
+        if self._stuck:
+            raise BadInput(
+                f"{verb}: a call into your environment did not return, it is not used again; "
+                "save(FOLDER) this agent, and dna.load(FOLDER, env=…) with a new one"
+            )
+
     @cached_property
     def _spaces(self) -> tuple[Any, Any]:
         """(observation, action) spaces; those of the policy where Gymnasium has none."""
@@ -434,23 +449,34 @@ class Agent:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One row per iteration: interactions, score, losses, learning rates."""
-        from dna.common.storage import read
+        from dna.common.json_lines import rows
 
+        path = self._metrics
+        return [] if path is None else list(rows(path, "score"))
+
+    @property
+    def _metrics(self) -> Path | None:
+        """The log of the iterations; None before the first one."""
         path = self.folder / "metrics.jsonl"
-        lines = read(path).splitlines() if self._run.exists and path.is_file() else []
-        return [json.loads(line) for line in lines]
+        return path if self._run.exists and path.is_file() else None
+
+    @property
+    def _last_row(self) -> dict[str, Any]:
+        from dna.common.json_lines import last_row
+
+        path = self._metrics
+        return (None if path is None else last_row(path)) or {}
 
     @property
     def score(self) -> float | None:
-        """Mean score of the last 100 training episodes; None before the first ends."""
-        history = self.history
-        return history[-1]["score"] if history else None
+        """Mean score of the last 100 training episodes; None before the first one ends."""
+        score: float | None = self._last_row.get("score")
+        return score
 
     @property
     def interactions(self) -> int:
         """Interactions learned from so far."""
-        history = self.history
-        return int(history[-1]["interactions"]) if history else 0
+        return int(self._last_row.get("interactions", 0))
 
     @property
     def num_timesteps(self) -> int:
@@ -467,7 +493,7 @@ class Agent:
 
     @property
     def _environment_name(self) -> str:
-        return self.config.env.id or self._world.name or "own environment"
+        return self.config.env.id or self._world.name or "custom environment"
 
     def __repr__(self) -> str:
         return (
@@ -484,7 +510,7 @@ class Agent:
     if not TYPE_CHECKING:  # type checkers should see only the attributes that exist
 
         def __getattr__(self, name: str) -> Any:
-            """Answer names of SB3's models with their equivalent here."""
+            """Raise an error that names the equivalent of an SB3 attribute here."""
             raise no_attribute(type(self).__name__, name)
 
 

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dna.common import json_lines
 from dna.common.errors import BadInput, DnaError, MissingExtra, StorageFailure
 from dna.common.storage import (
     make_folder,
-    read,
-    read_folder,
     read_json,
     write,
     write_folder,
     write_json,
 )
 from dna.runs.folder import RunFolder
-from dna.runs.policy import SavedPolicy, load_policy
+from dna.runs.policy import SavedPolicy, load_policy, read_policy
 
 #: Every file that a package may hold; nothing else in its folder is uploaded.
 FILES = (
@@ -36,8 +35,6 @@ FILES = (
     "policy/policy.json",
     "policy/policy.safetensors",
 )
-#: Limit on the size of metrics.jsonl.
-METRICS_LIMIT = 2**30
 
 
 def find(text: str | Path) -> RunFolder:
@@ -61,7 +58,7 @@ def load(folder: str | Path) -> SavedPolicy:
 
 @dataclass(frozen=True)
 class Packing:
-    """How to evaluate and film the policy of a package."""
+    """How to evaluate the policy of a package and record a video of it."""
 
     episodes: int = 100
     seed: int = 0
@@ -83,7 +80,7 @@ class Packed:
 def package(run: str | Path, out: Path, how: Packing | None = None) -> Packed:
     """Write a package of a run to `out`, which must be new or empty.
 
-    It holds the model card, settings, policy, evaluation, end of the training log and a film.
+    It holds the model card, settings, policy, evaluation, end of the training log and a video.
     """
     how = how or Packing()
     source = find(run)
@@ -92,7 +89,7 @@ def package(run: str | Path, out: Path, how: Packing | None = None) -> Packed:
     config = _config(source)  # a bad one is refused before episodes are played
     evaluation = _evaluate(policy, how)
     make_folder(out)
-    write_folder(out / "policy", _policy_files(source))
+    write_folder(out / "policy", read_policy(source.policy))
     files = ["policy/", "eval.json"]
     notes = []
     if config is not None:
@@ -128,14 +125,6 @@ def _config(source: RunFolder) -> dict[str, Any] | None:
     return tree
 
 
-def _policy_files(source: RunFolder) -> dict[str, bytes]:
-    """Return the files of the policy, checked; a folder with other files is refused."""
-    files = read_folder(source.policy)
-    if set(files) != {"policy.json", "policy.safetensors"}:
-        raise BadInput(f"{source.policy}: holds files that are not part of a policy")
-    return files
-
-
 def _evaluate(policy: SavedPolicy, how: Packing) -> dict[str, Any]:
     from dna.evaluation.evaluate import Playing, evaluate
 
@@ -164,18 +153,13 @@ def _metrics(source: RunFolder) -> dict[str, Any]:
         summary = source.path / "metrics.json"  # of a package
         tree: Any = read_json(summary) if summary.is_file() else {}
         return tree if isinstance(tree, dict) else {}
-    lines = read(path, METRICS_LIMIT).splitlines()
-    try:
-        rows = [json.loads(line) for line in lines]
-        scores = [row["score"] for row in rows if row["score"] is not None]
-    except (ValueError, KeyError, TypeError):
-        raise BadInput(f"{path}: damaged; `dna resume` repairs a run's logs") from None
-    if not rows:
-        return {}
-    metrics: dict[str, Any] = {"iterations": len(rows), "last": rows[-1]}
-    if scores:
-        metrics["best_score"] = max(scores)
-    return metrics
+    metrics: dict[str, Any] = {}
+    best = None
+    for number, row in enumerate(json_lines.rows(path, "score"), start=1):
+        metrics = {"iterations": number, "last": row}
+        if row["score"] is not None:
+            best = row["score"] if best is None else max(best, row["score"])
+    return metrics if best is None else metrics | {"best_score": best}
 
 
 def _film(policy: SavedPolicy, how: Packing) -> bytes:
@@ -204,11 +188,11 @@ def card(
 ) -> str:
     """Return README.md with the metadata that the hub reads.
 
-    Its YAML is written value by value as JSON, which is YAML too: no name of an environment can
-    break out of its quotes.
+    Its YAML is written value by value as JSON, which is YAML too: no environment name can break
+    out of its quotes.
     """
     score = evaluation["policy"]
-    env = policy.env.id or "an environment of its own"
+    env = policy.env.id or "a custom environment"
     algorithm = str(policy.about.get("algorithm", "unknown"))
     actions = "most likely actions" if evaluation["deterministic"] else "sampled actions"
     lines = [
@@ -235,7 +219,7 @@ def card(
         "```",
         "",
         "```python",
-        "from dna.agents.hub import load",
+        "from dna.hub import load",
         "",
         f"policy = load({json.dumps(name)})",
         "```",

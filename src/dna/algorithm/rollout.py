@@ -7,7 +7,6 @@ iterations in a `Replay`.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from dna.algorithm.episodes import RankScores, Scores
 from dna.common.errors import NonFinite
 from dna.common.randomness import generator
 from dna.common.tensor_files import under
+from dna.common.threads import Caller, call_directly
 from dna.common.timing import Clock
 from dna.config import Config
 from dna.distributed.collectives import sum_over_ranks
@@ -130,11 +130,11 @@ class Collector:
         networks: Networks,
         config: Config,
         seed: int,
-        watch: AbstractContextManager[object] | None = None,
+        call: Caller = call_directly,
         share: Share = ALONE,
     ) -> None:
-        # Entered around every call into the environments, which may hang.
-        self.watch = watch or nullcontext()
+        """`call` makes the calls into the environments, which may hang."""
+        self.call = call
         self.share = share if share.world.size > 1 else Share(agents=env.agents)
         self.world = share.world
         self.env = env
@@ -162,8 +162,7 @@ class Collector:
 
     def restart(self) -> None:
         """Reset all environments."""
-        with self.watch:
-            self.obs: Array = self.env.reset()
+        self.obs: Array = self.call(self.env.reset)
         self.elapsed = np.zeros(self.env.agents, np.int64)  # time in the episode at `obs`
         self.resetting = np.zeros(
             self.env.agents, np.bool_
@@ -193,8 +192,7 @@ class Collector:
             else:
                 noise = self.networks.distribution.draw(rng, (self.share.agents,))
                 _, action, _ = self.actor(self.obs, noise[own])
-            with self.watch:
-                step = self.env.step(action, active)
+            step = self.call(self.env.step, action, active)
             self._learn_rewards(step, action)
             self.scores.add(step, count=False)
             taken += int(step.valid.sum())
@@ -222,8 +220,8 @@ class Collector:
                 pi, action, value = self.actor(self.obs, noise[t])
                 if not np.isfinite(pi).all():  # before an environment gets such actions
                     raise NonFinite("π's output is not finite", {"obs": self.obs, "pi": pi})
-            with clock("env"), self.watch:
-                step = self.env.step(action)
+            with clock("env"):
+                step = self.call(self.env.step, action)
             self.scores.add(step)
             rows.add(t, pi, action, step, self._learn_rewards(step, action))
             if value is not None:

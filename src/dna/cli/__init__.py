@@ -21,13 +21,15 @@ import typer
 from dna.cli import bench, doctor, evaluate, export, report, reproduce, show, sweep, train
 from dna.common.console import redirect_to_null, safe_stderr, say
 from dna.common.errors import BadInput, DnaError
+from dna.common.messages import plain_english, printable, text_of
 from dna.common.process import stop_signals
 from dna.distributed.launch import launched
 
 HELP = """DNA, PPO and PPG on any Gymnasium environment.
 
 Exit codes: 0 success, 2 bad input, 3 run folder in use, 4 non-finite number, 5 environment
-failed, 6 storage failed, 7 ranks lost or out of step, 75 stopped by a signal after saving.
+failed, 6 storage failed, 7 ranks lost or out of step, 75 stopped by a signal after saving,
+130 interrupted by a second Ctrl-C.
 Every command accepts --debug, which prints a full traceback."""
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -60,7 +62,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    # A given short_help is wrapped in `dna --help`; one that Click takes itself is cut off.
+    app.command(_name, short_help=(_command.__doc__ or "").partition("\n")[0])(_command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -109,13 +112,13 @@ def _run(argv: list[str] | None) -> int:
         return _fail(
             error, f"{error.filename or 'output'}: {error.strerror or error}", 6, debug
         )
-    except Exception as error:
+    except BaseException as error:
         if hasattr(error, "format_message"):  # a usage error raised by Click
-            text = " ".join(error.format_message().split())
+            text = plain_english(" ".join(error.format_message().split()))
             return _fail(error, text or "see dna --help", 2, debug)
         if type(error).__name__ in ("Exit", "Abort"):
             return int(getattr(error, "exit_code", 1))
-        text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        text = f"unexpected {type(error).__name__}: {' '.join(text_of(error).split())[:200]}"
         return _fail(error, f"{text}; --debug shows the traceback", 1, debug)
 
 
@@ -131,7 +134,8 @@ def _call(words: list[str]) -> object:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    say(f"dna: {message}")
+    text = message if isinstance(message, str) else text_of(message)
+    say(f"dna: {printable(' '.join(text.splitlines()))}")
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
@@ -143,7 +147,7 @@ def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     if not other_rank_reports:
-        say(f"dna: {text}")
+        say(f"dna: {printable(text)}")
     return code
 
 

@@ -83,7 +83,7 @@ def eval_(
         }
         players = {"policy": policy, "random": None} if random else {"policy": policy}
         for name, player in players.items():
-            with counting(f"{folder.path}, {name}: episodes played", episodes) as count:
+            with counting(f"{folder.path}, {name}, episodes played", episodes) as count:
                 played = evaluate(
                     player,
                     policy.env,

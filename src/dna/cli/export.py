@@ -1,5 +1,6 @@
 """Export, upload and import policies: `dna export`, `dna push` and `dna import-sb3`."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +11,7 @@ import typer
 from dna.cli.options import MAX_SEED, AllowImport, EnvId, expand
 from dna.cli.progress import counting
 from dna.common.errors import BadInput
+from dna.common.messages import quoted
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,11 @@ def import_sb3(
 
     Example: dna import-sb3 ppo_cartpole.zip CartPole-v1 --out cartpole-sb3
     """
+    if not os.path.isfile(model):  # unlike Path.is_file, accepts names that are too long
+        kind = "is a folder" if os.path.isdir(model) else "no such file"
+        raise BadInput(
+            f"{quoted(str(model))}: {kind}; give the zip file that the model's save() wrote"
+        )
     from dna.evaluation.sb3 import import_model
 
     for line in import_model(model, env_id, out, allow_import=allow_import):

@@ -115,9 +115,11 @@ class SettingsOptions:
 
 
 def _check_seconds(seconds: float) -> float:
-    """Reject NaN, which passes every comparison with a limit."""
+    """Check the range here: for NaN, Typer would name a limit that it does not exceed."""
     if math.isnan(seconds):
         raise typer.BadParameter("nan is not a number of seconds")
+    if not 1 <= seconds <= 10**6:
+        raise typer.BadParameter(f"given {seconds:g}, must be 1 to 1,000,000 seconds")
     return seconds
 
 
@@ -148,15 +150,22 @@ class RunOptions:
     env_timeout: Annotated[
         float,
         typer.Option(
-            min=1,
-            max=10**6,
             callback=_check_seconds,
-            help="Seconds that an environment step may take before the run is ended",
+            help="Seconds, 1 to 1,000,000, that an environment step may take before the run "
+            "is ended",
         ),
     ] = 120.0
     compile: Annotated[
         Literal["auto", "off", "on"] | None,
         typer.Option(help="Compile the update step of small networks [auto: if it pays off]"),
+    ] = None
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Check after checkpoints that restored environments continue exactly [verify]",
+            show_default=False,
+        ),
     ] = None
     allow_import: AllowImport = False
 
@@ -171,6 +180,8 @@ class RunOptions:
             option = f"--{name.replace('_', '-')}"
             if value is True:
                 words.append(option)
+            elif name == "verify":
+                words.append("--no-verify")
             elif value is not False:
                 words += [option, str(value)]
         return words

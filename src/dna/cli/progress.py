@@ -25,6 +25,7 @@ from dna.runs.text_progress import (
     Silent,
     clock,
     noise_words,
+    share_done,
 )
 
 if TYPE_CHECKING:
@@ -38,22 +39,26 @@ MAX_ROWS = 24
 FILE_WIDTH = 240
 
 
-def show_progress(config: Config, seed: int, path: Path, *, quiet: bool) -> "Sink":
-    """Return a sink that shows one run on stderr; nothing is shown before it is started."""
+def show_progress(
+    config: Config, seed: int, path: Path, *, quiet: bool, note: str = ""
+) -> "Sink":
+    """Return a sink that shows one run on stderr, after `note`, once it is started."""
     console = Console(stderr=True)
     if quiet:
         return Silent()
     if console.is_terminal:
         title = Text(f"{config.algorithm.upper()} · {config.env.id} · seed {seed} · {path}")
-        return LivePanel(Live(console=console, refresh_per_second=4, auto_refresh=True), title)
-    return PlainLines()
+        live = Live(console=console, refresh_per_second=4, auto_refresh=True)
+        return LivePanel(live, title, note)
+    return PlainLines(note)
 
 
 class LivePanel:
     """Panel with progress, score, time per part and losses, redrawn in place."""
 
-    def __init__(self, live: Live, title: Text) -> None:
+    def __init__(self, live: Live, title: Text, note: str = "") -> None:
         self.live = live
+        self.note = note  # a line to write first
         self.title = title
         self.pace = RateMeter()
         self.history: list[float] = []
@@ -62,6 +67,8 @@ class LivePanel:
 
     def start(self) -> None:
         """Show that the warm-up, which can take a while, has begun."""
+        if self.note:
+            say(self.note)
         self.live.start()
         self.live.update(Panel("warming up …", title=self.title))
 
@@ -88,7 +95,8 @@ class LivePanel:
         grid = Table.grid(expand=True, padding=(0, 1))
         grid.add_column(ratio=1)
         grid.add_column(justify="right")
-        text = f"{row.interactions:,} / {row.total:,}  {rate:,.0f}/s  {clock(left)} left"
+        total = max(row.interactions, row.total)  # the last rollout may exceed the budget
+        text = f"{row.interactions:,} / {total:,}  {rate:,.0f}/s  {clock(left)} left"
         grid.add_row(_bar(row.interactions, row.total), text)
         return grid
 
@@ -138,14 +146,46 @@ def spark(values: list[float], width: int) -> str:
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; call the yielded function with the number done.
+    """Show a progress bar on a terminal, lines now and then elsewhere.
 
-    `what` is plain text: brackets in the name of a folder are not markup.
+    Call the yielded function with the number done. `what` is plain text: brackets in the name
+    of a folder are not markup.
     """
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:
+        lines = CountLines(what, total)
+        yield lines.update
+        lines.close()
+        return
+    with Progress(console=console, transient=True) as bar:
         task = bar.add_task(escape(what), total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+class CountLines:
+    """Writes `WHAT: 12 of 100` to stderr at first, every few seconds and at the end."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what = what
+        self.total = total
+        self.done = self.written = 0
+        self.last_time = float("-inf")
+
+    def update(self, done: int) -> None:
+        """Write a line if the last one was long enough ago."""
+        self.done = done
+        if time.monotonic() - self.last_time >= QUIET_FOR:
+            self._write()
+
+    def close(self) -> None:
+        """Write the last line, if it was delayed."""
+        if self.done != self.written:
+            self._write()
+
+    def _write(self) -> None:
+        say(f"{self.what}: {self.done:,} of {self.total:,}")
+        self.written = self.done
+        self.last_time = time.monotonic()
 
 
 class RunsDisplay:
@@ -161,11 +201,13 @@ class RunsDisplay:
         title: str,
         *,
         quiet: bool,
+        note: str = "",
     ) -> None:
         self.live = live
         self.describe = describe
         self.title = title
         self.quiet = quiet
+        self.first_line = note
         self.last_line = ""
         self.last_time = float("-inf")
 
@@ -173,6 +215,9 @@ class RunsDisplay:
         """Show the state of the runs."""
         if self.quiet:
             return
+        if self.first_line:
+            say(self.first_line)
+            self.first_line = ""
         if self.live is not None:
             self.live.update(_runs_table(tasks, self.title))
             return
@@ -214,7 +259,8 @@ def _one_seed(task: "Task") -> str:
     if task.state != "running":
         return f"seed {task.seed} {task.state}"
     score = "" if task.score is None else f" score {task.score:.2f}"
-    return f"seed {task.seed} {task.interactions / task.config.interactions:.0%}{score}"
+    share = share_done(task.interactions, task.config.interactions)
+    return f"seed {task.seed} {share:.0%}{score}"
 
 
 @contextmanager
@@ -223,14 +269,15 @@ def show_runs(
     quiet: bool = False,
     describe: Callable[[Sequence["Task"]], str] = count_runs,
     title: str = "",
+    note: str = "",
 ) -> Iterator[RunsDisplay]:
-    """Yield a display of many runs on stderr."""
+    """Yield a display of many runs on stderr; `note` is shown before them."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield RunsDisplay(None, describe, title, quiet=quiet)
+        yield RunsDisplay(None, describe, title, quiet=quiet, note=note)
     else:
         with Live(console=console, refresh_per_second=4) as live:
-            yield RunsDisplay(live, describe, title, quiet=False)
+            yield RunsDisplay(live, describe, title, quiet=False, note=note)
 
 
 def _runs_table(tasks: Sequence["Task"], title: str) -> Table:

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -66,9 +66,15 @@ def report(
     from dna.common.storage import write
     from dna.evaluation.report.page import page_of
 
-    data = page_of(paths).encode()
+    data = page_of(paths, _judge).encode()
     write(target, data)
     typer.echo(f"{target}: {len(data) / 1e3:,.0f} kB")
+
+
+def _judge(tree: dict[str, Any]) -> list[dict[str, str]]:
+    from dna.paper.reproduce import current_verdicts  # imports torch: only for an experiment
+
+    return current_verdicts(tree)
 
 
 def _experiment(given: Path, root: Path) -> Path:
@@ -81,7 +87,8 @@ def _experiment(given: Path, root: Path) -> Path:
     try:
         chosen = experiment(str(given))
     except BadInput as error:
-        raise BadInput(f"{given}: no such folder; and {error}") from None
+        words = "neither a folder nor an experiment"
+        raise BadInput(str(error).replace("no such experiment", words)) from None
     found = [
         path for path in root.glob(f"{chosen.name}-*") if (path / "experiment.json").is_file()
     ]

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dna.cli.options import AsJson
 from dna.common.errors import BadInput
-from dna.common.messages import nearest, quoted
+from dna.common.messages import nearest, printable, quoted
 from dna.config import Config, json_tree
 from dna.config.describe import sections
 from dna.config.describe import settings as settings_help
@@ -86,8 +86,11 @@ def show(
         changes = {row.key: [row.paper, row.code, row.reason] for row in rows}
         _print_changes(changes, [what, diff, "why"], as_json)
     else:
-        pairs = differences(_find(what, _TABLES), _find(diff, PROFILES))
-        _print_changes({key: list(pair) for key, pair in pairs.items()}, [what, diff], as_json)
+        pair = (_find(what, _TABLES), _find(diff, PROFILES))
+        changes = {key: list(values) for key, values in differences(*pair).items()}
+        if not as_json:
+            changes = {key: _marked(key, values, pair) for key, values in changes.items()}
+        _print_changes(changes, [what, diff], as_json)
 
 
 def _print_help(word: str, as_json: bool) -> None:
@@ -117,6 +120,17 @@ def _print_help(word: str, as_json: bool) -> None:
             default = default if default == "required" else f"default: {default}"
             typer.echo(f"  {name}  {setting.values}  [{default}]")
             typer.echo(f"      {setting.description}")
+
+
+def _marked(key: str, values: list[Any], configs: tuple[Config, Config]) -> list[Any]:
+    """Return the values with a dash for a phase that one side lacks: it is not switched off."""
+    phase = key.partition(".")[0]
+    if phase in Config.model_fields:
+        return values
+    return [
+        value if phase in {one.name for one in config.phases} else "–"
+        for value, config in zip(values, configs, strict=True)
+    ]
 
 
 def _print_changes(
@@ -236,7 +250,7 @@ def _print_config(config: Config, name: str, as_json: bool) -> None:
         typer.echo(json.dumps(json_tree(config), indent=2))
         return
     console = Console()
-    head = f"{name}  {config.algorithm.upper()}  digest {digest(config)}"
+    head = f"{printable(name)}  {config.algorithm.upper()}  digest {digest(config)}"
     console.print(Text(head, style="bold"), soft_wrap=True)
     columns: dict[str, dict[str, Any]] = {}
     for phase in json_tree(config)["phases"]:

@@ -26,6 +26,7 @@ from dna.common.errors import BadInput, DnaError
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.config.search_space import Axis, Space, as_words, grid, split, tree_of
+from dna.runs.text_progress import rounding_note
 
 if TYPE_CHECKING:
     from dna.runs.sweeps.grid import Sweep
@@ -140,9 +141,10 @@ class _Command:
         if self.options.plan:
             _print_plan(grid_tasks(sweep, points), self.options.as_json)
             return
+        note = "" if self.options.as_json else rounding_note(*configs)
         with (
             self.cluster.place(self.options.jobs) as place,
-            show_runs(quiet=self.options.quiet) as display,
+            show_runs(quiet=self.options.quiet, note=note) as display,
         ):
             where = place or _this_machine(configs[0])
             tree, tasks = run_grid(sweep, points, where, self.run_options, display.update)
@@ -168,9 +170,10 @@ class _Command:
         if self.options.plan:
             _print_search_plan(sweep, trials, self.options.as_json)
             return
+        note = "" if self.options.as_json else rounding_note(first)
         with (
             self.cluster.place(self.options.jobs) as place,
-            show_runs(quiet=self.options.quiet) as display,
+            show_runs(quiet=self.options.quiet, note=note) as display,
         ):
             pool = Pool(place or _this_machine(first), self.run_options)
             tree = run_search(
@@ -184,6 +187,7 @@ class _Command:
             raise DnaError(f"{sweep.out}: none of the {len(tree['points'])} trials finished")
 
     def _sweep(self, about: dict[str, Any], first: Config) -> "Sweep":
+        from dna.common.storage import check_no_file_at
         from dna.runs.sweeps.grid import Sweep, objective
 
         about = {
@@ -192,11 +196,13 @@ class _Command:
             **about,
             "first": digest(first),
         }
+        out = self.options.out or Path("sweeps") / _default_name(self.env_id, about)
+        check_no_file_at(out)
         return Sweep(
             about,
             self.seeds,
             self.options.runs,
-            self.options.out or Path("sweeps") / _default_name(self.env_id, about),
+            out,
             objective(self.options.objective),
             self.options.average,
         )

@@ -22,11 +22,13 @@ from dna.cli.options import (
 from dna.cli.progress import each_seed, show_progress, show_runs
 from dna.common.console import typed
 from dna.common.errors import BadInput, StorageFailure
+from dna.common.messages import printable
 from dna.common.process import wait_briefly
 from dna.config import Config, json_tree
 from dna.config.overrides import digest
 from dna.config.phases import Count, Frozen
 from dna.distributed.launch import check_divides, launched
+from dna.runs.text_progress import rounding_note
 
 if TYPE_CHECKING:
     from dna.runs.sweeps.pool import Task
@@ -137,7 +139,8 @@ def resume(run: Run, how: RunOptions, as_json: AsJson = False, quiet: Quiet = Fa
     result = folder.result()
     if result is not None:
         if launched().rank == 0:
-            typer.echo(json.dumps(result) if as_json else f"{run}: already finished")
+            name = printable(str(run))
+            typer.echo(json.dumps(result) if as_json else f"{name}: already finished")
         return
     _train(config, seed, lambda: run, how.given(), quiet=quiet, as_json=as_json)
 
@@ -169,12 +172,18 @@ def _check_folder(
     path: Path, config: Config, seed: int, *, restart: bool, resume: bool
 ) -> None:
     """Refuse to mix two runs in a folder, or to touch a run without being told to."""
+    from dna.common.lock import check_unlocked
+    from dna.common.storage import check_no_file_at
     from dna.runs.folder import RunFolder
 
     folder = RunFolder(path)
     if restart and resume:
         raise BadInput("--restart, --resume: give only one of them")
-    if not folder.exists or restart:
+    check_no_file_at(path)
+    if not folder.exists:
+        return
+    check_unlocked(path)  # before advice that is of no use while another process trains
+    if restart:
         return
     if not resume:
         raise BadInput(
@@ -214,6 +223,7 @@ class _StartOptions(Frozen):
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
     compile: Literal["auto", "off", "on"] = "auto"
     checkpoint_every: Count | None = None
+    verify: bool = True
 
 
 def start_options(path: Path) -> dict[str, Any]:
@@ -253,6 +263,7 @@ def _train(
     from dna.algorithm.compiled_step import has_compiler
     from dna.distributed.collectives import on_rank_zero
     from dna.distributed.world import join
+    from dna.runs.folder import RunFolder
     from dna.runs.metrics import Sink
     from dna.runs.setup import How
     from dna.runs.trackers import Tracker
@@ -271,8 +282,10 @@ def _train(
             name = f"{config.env.id}__{config.algorithm}__{seed}"
             about = {"env_id": config.env.id, "exp_name": config.algorithm, "seed": seed}
             sinks.append(Tracker(track, project, name, about | json_tree(config)))
-        how = How(**given, world=world)
-        sinks.append(show_progress(config, seed, path, quiet=quiet or not first))
+        how = How(**given, on_hang="exit", world=world)
+        new = given.get("restart") or not RunFolder(path).exists
+        note = rounding_note(config) if new and not as_json else ""
+        sinks.append(show_progress(config, seed, path, quiet=quiet or not first, note=note))
         result = train_run(config, seed, path, how=how, sinks=sinks)
         if first and as_json:
             typer.echo(json.dumps(result))
@@ -288,7 +301,7 @@ def _print_result(config: Config, path: Path, result: Mapping[str, Any]) -> None
         f"{result['interactions_per_second']:,.0f} per second"
     )
     commands = " | ".join(f"dna {name} {typed(path)}" for name in ("eval", "plot", "record"))
-    typer.echo(f"run: {path}    next: {commands}")
+    typer.echo(printable(f"run: {path}    next: {commands}"))
 
 
 # ── one run per seed ──────────────────────────────────────────────────────────────────────
@@ -304,10 +317,13 @@ def _train_seeds(
     as_json: bool,
 ) -> None:
     """Train every seed in its folder; print the scores and their mean."""
+    from dna.runs.folder import RunFolder
     from dna.runs.sweeps.pool import Local, Task, check, jobs_for, run_all
 
     tasks = [Task(config, seed, folder) for seed, folder in folders.items()]
-    with show_runs(quiet=quiet, describe=each_seed) as display:
+    new = any(not RunFolder(folder).exists for folder in folders.values())
+    note = rounding_note(config) if new and not as_json else ""
+    with show_runs(quiet=quiet, describe=each_seed, note=note) as display:
         run_all(tasks, Local(jobs or jobs_for(config)), options, display.update)
     summary = seed_summary(tasks)
     if as_json:
@@ -334,7 +350,7 @@ def print_seed_summary(summary: Mapping[str, Any]) -> None:
     """Print one line per seed, and the mean of several."""
     for result in summary["runs"]:
         score = "-" if result["score"] is None else f"{result['score']:.2f}"
-        typer.echo(f"seed {result['seed']}: score {score}  {result['run']}")
+        typer.echo(printable(f"seed {result['seed']}: score {score}  {result['run']}"))
     if summary["standard_error"] is not None:
         typer.echo(
             f"mean {summary['mean']:.2f} ± {summary['standard_error']:.2f} "

@@ -1,24 +1,30 @@
 """Append-only files: whole records at the end, truncated to a known length after a crash."""
 
+import hashlib
+import itertools
 import os
+import stat
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from dna.common import syscalls
 from dna.common.errors import StorageFailure
-from dna.common.storage import make_folder, storage_errors, write
+from dna.common.storage import make_folder, storage_errors, write_blocks
 
 #: Consecutive failed writes after which the run gives up.
 PATIENCE = 3
+#: Bytes that are read at a time: a log may be larger than the memory.
+BLOCK = 2**20
 
 
 class AppendLog:
     """A file that is only ever appended to.
 
     Data that the disk refuses is kept and written with the next record: a disk that is full for
-    a minute loses nothing.
+    a minute loses nothing. The hash of the file is updated with each record, so that a
+    checkpoint need not read the file again.
     """
 
     def __init__(self, path: Path, keep: int = 0, *, lines: bool = True) -> None:
@@ -33,6 +39,7 @@ class AppendLog:
         self.changed = False  # by another process, while this one writes
         make_folder(path.parent)
         with storage_errors(path):
+            _detach(path, keep)
             self._fd = syscalls.append_to(path)
             size = os.fstat(self._fd).st_size
             self.missing = max(keep - size, 0)  # bytes that were removed since the checkpoint
@@ -41,19 +48,54 @@ class AppendLog:
                 syscalls.truncate(self._fd, self.length)
             if self.missing:
                 self._drop_partial_line()
+            self._hash = self._hash_of_file()
+            self._hash_is_current = True
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the first `length` bytes, all that was written."""
+        if not self._hash_is_current:
+            with storage_errors(self.path):
+                self._hash = self._hash_of_file()
+            self._hash_is_current = True
+        return self._hash.hexdigest()
+
+    def _hash_of_file(self) -> "hashlib._Hash":
+        found = hashlib.sha256()
+        for block in self._blocks():
+            found.update(block)
+        return found
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Read the first `length` bytes, a block at a time."""
+        start = 0
+        while start < self.length:
+            block = syscalls.read_at(self._fd, min(BLOCK, self.length - start), start)
+            if not block:  # cut by another process just now
+                return
+            yield block
+            start += len(block)
 
     def _drop_partial_line(self) -> None:
         """Remove half a line from the end of a text file that was cut."""
-        if self.lines:
-            end = os.pread(self._fd, self.length, 0).rfind(b"\n") + 1
-            syscalls.truncate(self._fd, end)
-            self.length = end
+        if not self.lines:
+            return
+        end = self.length
+        while end > 0:
+            start = max(end - BLOCK, 0)
+            found = syscalls.read_at(self._fd, end - start, start).rfind(b"\n")
+            end = start + found + 1
+            if found >= 0:
+                break
+        syscalls.truncate(self._fd, end)
+        self.length = end
 
     def _detect_changes(self) -> None:
         """Notice that another process cut or extended the file; lost bytes stay lost."""
         size = os.fstat(self._fd).st_size
         if size != self.length:
             self.changed = True
+            self._hash_is_current = False
             self.length = size
             self._drop_partial_line()
 
@@ -94,8 +136,7 @@ class AppendLog:
             if os.path.samestat(os.fstat(self._fd), os.lstat(self.path)):
                 return
         with storage_errors(self.path):
-            data = os.pread(self._fd, self.length, 0)
-            write(self.path, data)
+            write_blocks(self.path, self._blocks())
             syscalls.close(self._fd)
             self._fd = syscalls.append_to(self.path)
         text = f"{self.path}: was deleted or replaced while it was written; put back"
@@ -120,7 +161,33 @@ class AppendLog:
             while self.pending:
                 done = syscalls.write(self._fd, self.pending)
                 self.length += done
+                self._hash.update(self.pending[:done])
                 del self.pending[:done]
+
+
+def damage(name: str, log: AppendLog, sha256: str | None) -> list[str]:
+    """Return a line if a log just opened is not as its checkpoint says.
+
+    `sha256` is None for a checkpoint of an older version, which does not know the hash.
+    """
+    if log.missing:
+        return [f"{name} was cut short"]
+    if sha256 is not None and sha256 != log.sha256:
+        return [f"{name} was changed after the checkpoint"]
+    return []
+
+
+def _detach(path: Path, keep: int) -> None:
+    """Replace a file that has other names (hard links, as in a backup) by its own copy.
+
+    Only the first `keep` bytes are copied: the rest would be truncated.
+    """
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            with path.open("rb") as file:
+                sizes = (min(BLOCK, keep - start) for start in range(0, keep, BLOCK))
+                write_blocks(path, itertools.takewhile(bool, map(file.read, sizes)))
 
 
 def changed(logs: Mapping[str, AppendLog]) -> list[str]:

@@ -57,6 +57,13 @@ class EnvironmentFailure(DnaError):
     exit_code = 5
 
 
+class EnvironmentTimeout(EnvironmentFailure):
+    """A call into an environment did not return in time (`How(env_timeout=…)`).
+
+    The thread of the call was abandoned; what it called may still be running.
+    """
+
+
 class Unsaveable(EnvironmentFailure):
     """The state of an environment cannot be saved, now or ever."""
 

@@ -1,6 +1,9 @@
-"""One writer per run: a lock on its folder, which the kernel releases with the process."""
+"""One writer per run: a lock on its folder, which the kernel releases with the process.
 
-import fcntl
+Where there is `flock`, the lock is on `run.lock` itself, which names the process that holds it.
+Windows would not let others read a locked file, so there `filelock` locks a second one.
+"""
+
 import os
 import re
 import socket
@@ -14,6 +17,15 @@ from dna.common import syscalls
 from dna.common.errors import FolderBusy
 from dna.common.storage import finish, make_folder, pending, storage_errors
 
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows
+    HAS_FLOCK = False
+else:
+    HAS_FLOCK = True
+
+#: The file that is locked where there is no `flock`; removed when it is unlocked.
+SECOND = "run.lock.held"
 #: Seconds between attempts: `check_unlocked` of another process holds the lock for an instant.
 PAUSES = (0.01, 0.03, 0.1)
 #: Descriptors of the locks that this process holds.
@@ -34,7 +46,8 @@ def _forget_in_child() -> None:
         _held.clear()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @contextmanager
@@ -60,31 +73,14 @@ def locked(folder: Path) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _holding(folder: Path) -> Iterator[TextIO]:
-    with _open(folder) as file:
-        _held.add(file.fileno())
-        try:
-            yield file
-        finally:
-            _held.discard(file.fileno())
-
-
-def settle(folder: Path) -> None:
-    """Complete a transaction that a crash interrupted in this folder; write nothing else."""
-    if pending(folder):
-        with locked(folder):
-            pass
-
-
-def _open(folder: Path) -> TextIO:
     """Open and lock the lock file, and write this process into it."""
     path = folder / "run.lock"
     with storage_errors(path):
         fd = syscalls.append_to(path)
-    file = os.fdopen(fd, "a+")
-    try:
+    with os.fdopen(fd, "a+") as file, ExitStack() as stack:
         for pause in (*PAUSES, None):
             try:
-                _take(file, folder)
+                stack.enter_context(_exclusive(file, folder))
                 break
             except FolderBusy:
                 if pause is None:
@@ -95,14 +91,24 @@ def _open(folder: Path) -> TextIO:
         with storage_errors(path):
             syscalls.truncate(fd, 0)
             syscalls.write(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode())
-    except BaseException:
-        file.close()
-        raise
-    return file
+        _held.add(fd)
+        try:
+            yield file
+        finally:
+            _held.discard(fd)
+
+
+def settle(folder: Path) -> None:
+    """Complete a transaction that a crash interrupted in this folder; write nothing else."""
+    if pending(folder):
+        with locked(folder):
+            pass
 
 
 def _is_at(file: TextIO, folder: Path) -> bool:
     """Whether the path of the lock still leads to this very file."""
+    if not HAS_FLOCK:
+        return True  # Windows refuses to delete or replace a file that is open
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.lstat(folder / "run.lock"))
     except FileNotFoundError:
@@ -113,16 +119,33 @@ def check_unlocked(folder: Path) -> None:
     """Raise `FolderBusy` early if another process trains here; only `locked` guarantees."""
     path = folder / "run.lock"
     if path.is_file():
-        with storage_errors(path), path.open() as file:
-            _take(file, folder)
+        with storage_errors(path), path.open() as file, _exclusive(file, folder):
+            pass
 
 
-def _take(file: TextIO, folder: Path) -> None:
+@contextmanager
+def _exclusive(file: TextIO, folder: Path) -> Iterator[None]:
+    """Lock the folder of an open `run.lock` without waiting; closing the file ends a flock."""
+    if HAS_FLOCK:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            raise _busy(file, folder) from None
+        yield
+        return
+    from filelock import FileLock, Timeout
+
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        raise FolderBusy(f"{folder}: in use by {_holder(file.read().strip())}") from None
+        held = FileLock(folder / SECOND, thread_local=False).acquire(timeout=0)
+    except Timeout:
+        raise _busy(file, folder) from None
+    with held:
+        yield
+
+
+def _busy(file: TextIO, folder: Path) -> FolderBusy:
+    file.seek(0)
+    return FolderBusy(f"{folder}: in use by {_holder(file.read().strip())}")
 
 
 def _holder(text: str) -> str:
@@ -134,7 +157,8 @@ def _holder(text: str) -> str:
     if match is None:
         return text or "another process"
     try:
-        if match[2] == socket.gethostname():
+        # On Windows, os.kill(pid, 0) is no question but a Ctrl-C.
+        if HAS_FLOCK and match[2] == socket.gethostname():
             os.kill(int(match[1]), 0)
     except ProcessLookupError:
         return f"a child of {text}, which is gone itself; end that child"

@@ -6,6 +6,7 @@ package's term for an argument of Stable-Baselines3 and similar libraries.
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,14 +18,49 @@ from dna.common.errors import BadInput
 LIMIT = 190
 #: Tags of unions in pydantic's locations, which are not keys of a setting.
 _TAGS = ("number", "linear", "known", "custom")
+#: Settings that may be a linear schedule → an example of its start.
+_SCHEDULES = {"learning_rate": "1e-3", "epsilon": "0.2", "entropy_bonus": "0.01"}
+#: Pydantic's words → plain English, applied in this order.
+_PLAIN = (
+    (r"\bValue error, ", ""),
+    (r"\bInput should be ", "must be "),
+    (r"\b(String|Tuple) should have ", "must have "),
+    (r"\bString should match pattern ", "must match the pattern "),
+    (r"\bInput tag .* does not match any of the expected tags: ", "kind must be one of "),
+    (r"\bUnable to extract tag using discriminator ", "must have the key "),
+    (r"\bmust be a valid (integer|number|boolean), .*", r"must be a valid \1"),
+    (r"\bmust be a valid integer", "must be an integer"),
+    (r"\bmust be a valid (tuple|array|list)", "must be a list"),
+    (r"\bmust be a valid ", "must be a "),
+    (r"\bgreater than or equal to ", "at least "),
+    (r"\bless than or equal to ", "at most "),
+    (r" after validation, not .*", ""),
+)
 #: Settings that null switches off.
 _MAY_BE_OFF = ("normalize_observation", "normalize_reward", "warm_up", "repeat_penalty")
 
 
+def printable(text: str) -> str:
+    """Make text safe for one line of a terminal: escape control characters and line ends."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def shown(text: str, limit: int = LIMIT) -> str:
-    """Make text safe for one line: escape control characters, bound the length."""
-    safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return safe if len(safe) <= limit else safe[: limit - 1] + "…"
+    """Make text safe for one line, and bound its length."""
+    safe = printable(text[:limit])
+    return safe if len(safe) <= limit and len(text) <= limit else safe[: limit - 1] + "…"
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception, even one whose `__str__` fails."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:
+        return f"its message cannot be shown ({type(failure).__name__} in __str__)"
 
 
 def quoted(text: str) -> str:
@@ -40,22 +76,70 @@ def nearest(word: str, known: list[str]) -> str:
     return f"; known: {', '.join(known)}" if 0 < len(known) <= 12 else ""
 
 
+def plain_english(message: str) -> str:
+    """Return a message of pydantic, or of Typer that contains one, in plain English."""
+    for pattern, words in _PLAIN:
+        message = re.sub(pattern, words, message)
+    return message
+
+
 def elsewhere(key: str, tree: Mapping[str, Any], wrong: str = "") -> str:
     """Return `; did you mean 'returns.gamma'?` for a key of a section or another library.
 
-    `wrong` is the path at which the key was refused, if that is not the key itself.
+    `wrong` is the path at which the key was refused, if that is not the key itself; a key of
+    the same phase or section is preferred.
     """
+    wrong = wrong or key
+    section = wrong.split(".")[0]
+    paths = [path for path in _paths(tree) if path != wrong]
+    paths.sort(key=lambda path: path.split(".")[0] != section)
     for name in (key, ALIASES.get(key)):
-        for path in _paths(tree):
-            if path.split(".")[-1] == name and path != (wrong or key):
+        for path in paths:
+            if path.split(".")[-1] == name:
                 return f"; did you mean '{quoted(path)}'?"
     return f"; {SB3_SETTINGS[key]}" if key in SB3_SETTINGS else ""
+
+
+def misspelled(key: str, tree: Mapping[str, Any]) -> str:
+    """Return `; did you mean 'returns.gamma'?` for `gama`; empty if no key is near."""
+    paths = {path.split(".")[-1]: path for path in reversed(_paths(tree)) if path != key}
+    close = difflib.get_close_matches(key, list(paths), n=1, cutoff=0.7)
+    return f"; did you mean '{quoted(paths[close[0]])}'?" if close else ""
+
+
+def not_a_setting(path: str, value: Any, tree: Mapping[str, Any]) -> str:
+    """Return the message for a Python value that cannot be written to a settings file."""
+    if not callable(value):
+        return (
+            f"{quoted(path)}: given a {type(value).__name__}, must be a number, a string, "
+            "True, False, None, a list or a dict"
+        )
+    last = path.split(".")[-1]
+    name = ALIASES.get(last, last)
+    if name not in _SCHEDULES:
+        text = (
+            f"only {_listed(list(_SCHEDULES))} have schedules, which are linear: "
+            "{'start': 1e-3, 'end': 0.0}"
+        )
+    else:
+        paths = [known for known in _paths(tree) if known.split(".")[-1] == name]
+        key = path if path in paths else (paths or [name])[0]
+        start = _SCHEDULES[name]
+        text = (
+            f"for a linear schedule use {key.replace('.', '__')}"
+            f"={{'start': {start}, 'end': 0.0}}"
+        )
+    return shown(f"{quoted(path)}: a function is not a setting; {text}")
+
+
+def _listed(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
     """Return pydantic's first error with the dotted path: `policy.sgd.epochs: given -1, …`."""
     first = error.errors(include_url=False)[0]
-    message = first["msg"].removeprefix("Value error, ")
+    message = plain_english(first["msg"])
     path = quoted(dotted_path(first["loc"], tree))
     if first["type"] == "value_error":
         return shown(f"{path}.{message}" if path else message)
@@ -66,7 +150,10 @@ def one_line(error: ValidationError, tree: Mapping[str, Any]) -> str:
         known = dict.fromkeys(path.split(".")[-1] for path in _paths(tree))
         known.pop(key, None)
         wrong = dotted_path(first["loc"], tree)
-        hint = elsewhere(key, tree, wrong) or nearest(key, list(known))
+        hint = elsewhere(key, tree, wrong)
+        if not hint and wrong == key:
+            hint = misspelled(key, tree)
+        hint = hint or nearest(key, list(known))
         return shown(f"{path}: no such setting{hint}")
     if first["type"] == "missing":
         return f"{path}: must be given"
@@ -161,6 +248,18 @@ SB3_ARGUMENTS: dict[str, str] = {
     "print_system_info": "see machine.json in the folder",
     "force_reset": "environments are reset when a run begins",
 }
+#: Callbacks of SB3; a class of one's own is one of the last.
+SB3_CALLBACKS: dict[str, str] = {
+    "EvalCallback": "call agent.evaluate() after learn(); the training score is agent.score",
+    "CheckpointCallback": "runs save themselves; how often is learn(how=dna.How("
+    "checkpoint_every=…))",
+    "StopTrainingOnRewardThreshold": "give a class with on_iteration_end(self, state, row) "
+    "that returns False when row.score is high enough",
+    "ProgressBarCallback": "use progress=, which is on by default",
+    "CallbackList": "pass a list of objects with on_iteration_end(self, state, row)",
+    "BaseCallback": "give a class with on_iteration_end(self, state, row); returning False "
+    "stops the run",
+}
 #: Methods and properties of SB3's models.
 SB3_ATTRIBUTES: dict[str, str] = {
     "get_env": "the environment is yours; evaluate() makes new ones",
@@ -186,6 +285,17 @@ def refuse_arguments(where: str, others: Mapping[str, Any]) -> None:
     for name in others:
         hint = f"; {SB3_ARGUMENTS[name]}" if name in SB3_ARGUMENTS else ""
         raise BadInput(f"{where}: no argument '{name:.60}'{hint}")
+
+
+def refuse_sb3_callback(callback: Any) -> None:
+    """Refuse a Stable-Baselines3 callback (object or class), naming what to use instead."""
+    kind = callback if isinstance(callback, type) else type(callback)
+    for base in kind.__mro__:
+        if base.__module__.startswith("stable_baselines3.") and base.__name__ in SB3_CALLBACKS:
+            raise BadInput(
+                f"callback: {kind.__name__:.40} is for Stable-Baselines3; here "
+                f"{SB3_CALLBACKS[base.__name__]}"
+            )
 
 
 def no_attribute(kind: str, name: str) -> AttributeError:

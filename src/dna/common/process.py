@@ -1,15 +1,20 @@
-"""Processes: signals that ask a run to stop, and runs in a child process.
+"""Processes: signals that ask a run to stop, runs in a child process, forked copies.
 
 Standard library only: the workers of a cluster import this before every run, and the command
 line before torch is loaded.
 """
 
+import gc
+import io
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +46,8 @@ _active: list[Stop] = []
 def stop_signals() -> Iterator[Stop]:
     """Let signals set a flag, which the run reads between iterations.
 
-    These are SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2; a second Ctrl-C stops at once.
+    These are SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, as far as the system has them; a
+    second Ctrl-C stops at once.
     Inside another `stop_signals` the outer flag is used: the command line starts listening
     before torch is loaded.
     """
@@ -55,12 +61,11 @@ def stop_signals() -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.asked = signal.Signals(number).name
 
-    names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    names = ["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"]
     # Under nohup, SIGHUP is ignored; the run must not listen to it either.
-    numbers = [
-        n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN
-    ]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        names.append("SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     try:
         old = {number: signal.signal(number, handle) for number in numbers}
     except ValueError:  # not the main thread, which alone may set handlers
@@ -104,16 +109,15 @@ class ExitStatus:
 
 
 class Child:
-    """A process that runs `dna resume FOLDER` and never outlives its parent.
+    """A process that runs `dna resume FOLDER`; on Linux it never outlives its parent.
 
-    Asked to stop, the run saves and exits with 75.
+    Asked to stop, the run saves and exits with 75. On Windows, which has no SIGTERM, it ends
+    at once, and continues from its last checkpoint when it is started again.
     """
 
     def __init__(
         self, folder: str, options: Sequence[str] = (), cwd: str | None = None
     ) -> None:
-        import ctypes  # 3 ms of start-up; here, because the forked child must not import
-
         self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed in `poll`
         self.ended: ExitStatus | None = None
         self.process = subprocess.Popen(
@@ -123,7 +127,7 @@ class Child:
             stdout=subprocess.DEVNULL,
             stderr=self.stderr,
             start_new_session=True,  # Ctrl-C goes to the parent, which passes it on
-            preexec_fn=partial(_end_with_parent, os.getpid(), ctypes.CDLL(None)),
+            preexec_fn=_ending_with_parent(),
         )
 
     def poll(self) -> ExitStatus | None:
@@ -141,9 +145,90 @@ class Child:
         self.process.send_signal(signal.SIGTERM)
 
 
+def _ending_with_parent() -> Callable[[], None] | None:
+    """What a forked child does before it becomes the run; None where nothing can be done."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # 3 ms of start-up; here, because the forked child must not import
+
+    return partial(_end_with_parent, os.getpid(), ctypes.CDLL(None))
+
+
 def _end_with_parent(parent: int, libc: Any) -> None:
     """Run in the child: request SIGTERM for when the parent dies, however it dies."""
-    if sys.platform == "linux":
-        libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:  # it died before the line above
-            os.kill(os.getpid(), signal.SIGTERM)
+    libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it died before the line above
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+# ── forked copies ────────────────────────────────────────────────────────────────────────────
+
+
+def can_fork() -> bool:
+    """Whether `in_forked_copy` works here; on macOS, system libraries do not survive a fork."""
+    return hasattr(os, "fork") and sys.platform != "darwin"
+
+
+def in_forked_copy(work: Callable[[Callable[[bytes], None]], None], seconds: float) -> bytes:
+    """Run `work` in a forked copy of this process, and return all that it sent.
+
+    Nothing that it does changes this process: neither global variables and generators, nor a
+    crash, an exit or a hang, after which what it had sent is returned. The copy has no output,
+    and does not outlive this process.
+    """
+    end_with_parent = _ending_with_parent()  # loads ctypes, which a forked copy must not
+    source, sink = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not matter
+        copy = os.fork()
+    if copy == 0:
+        try:
+            _isolate(end_with_parent)
+            work(lambda data: _write_all(sink, data))
+        finally:
+            os._exit(0)
+    os.close(sink)
+    try:
+        return _read_all(source, seconds)
+    finally:
+        os.close(source)
+        os.kill(copy, signal.SIGKILL)  # not waited for yet, so it is still its id
+        os.waitpid(copy, 0)
+
+
+def _isolate(end_with_parent: Callable[[], None] | None) -> None:
+    """Run in a forked copy: no output, no signal handlers, no finalizers."""
+    gc.disable()
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+    ):
+        signal.signal(number, signal.SIG_DFL)
+    if end_with_parent is not None:
+        end_with_parent()
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    sys.stdout = sys.stderr = io.StringIO()
+
+
+def _write_all(sink: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(sink, data) :]
+
+
+def _read_all(source: int, seconds: float) -> bytes:
+    """Read a pipe to its end, or as long as there is time."""
+    end = time.monotonic() + seconds
+    found = b""
+    while True:
+        left = max(end - time.monotonic(), 0.0)
+        if not select.select([source], [], [], left)[0]:
+            return found
+        part = os.read(source, 65536)
+        if not part:
+            return found
+        found += part

@@ -11,17 +11,23 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from dna.common import syscalls
-from dna.common.errors import StorageFailure
+from dna.common.errors import BadInput, StorageFailure
 
 #: Largest file of a folder that is read.
 FILE_LIMIT = 2**36
+#: Bytes that are read at a time from files of any size.
+BLOCK = 2**20
+#: A larger file of a folder is checked before it is read into memory.
+LARGE = 2**26
+#: Longest integer in a JSON file: a float holds up to 308 digits.
+MAX_DIGITS = 300
 #: Largest JSON file that is read.
 JSON_LIMIT = 16 * 2**20
 #: Version of `manifest.json`.
@@ -54,11 +60,16 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 def write(path: Path, data: bytes) -> None:
     """Replace a file atomically: a reader sees the old bytes or the new, never a part."""
+    write_blocks(path, (data,))
+
+
+def write_blocks(path: Path, blocks: Iterable[bytes]) -> None:
+    """Replace a file atomically by what may be larger than the memory."""
     make_folder(path.parent)
     partial = partial_name(path.parent)
     with storage_errors(path):
         try:
-            _create(partial, data)
+            _create(partial, blocks)
             syscalls.rename(partial, path)
         except BaseException:
             discard(partial)
@@ -71,7 +82,7 @@ def write_json(path: Path, value: Any) -> None:
     write(path, _json_bytes(value))
 
 
-def read(path: Path, limit: int = FILE_LIMIT) -> bytes:
+def read(path: Path, limit: int) -> bytes:
     """Read a whole file of at most `limit` bytes; retry an I/O error twice."""
     with storage_errors(path):
         for retry in (True, True, False):
@@ -85,8 +96,19 @@ def read(path: Path, limit: int = FILE_LIMIT) -> bytes:
     raise AssertionError
 
 
+def blocks(path: Path) -> Iterator[bytes]:
+    """Read a file of any size, a block at a time."""
+    with storage_errors(path):
+        fd = syscalls.open_to_read(path)
+        try:
+            while block := os.read(fd, BLOCK):
+                yield block
+        finally:
+            syscalls.close(fd)
+
+
 def read_json(path: Path) -> Any:
-    """Read a JSON file, bounded in size and depth, without duplicate names."""
+    """Read a JSON file, bounded in size, depth and numbers, without duplicate names."""
     return parse_json(read(path, JSON_LIMIT), path)
 
 
@@ -95,41 +117,60 @@ def parse_json(data: bytes, path: Path) -> Any:
     if len(data) > JSON_LIMIT:
         raise StorageFailure(f"{path}: larger than it should be")
     try:
-        return json.loads(data, object_pairs_hook=_without_duplicates)
+        return json.loads(data, object_pairs_hook=_without_duplicates, parse_int=_bounded)
     except (ValueError, RecursionError) as error:
-        text = str(error) if isinstance(error, _DuplicateName) else "not JSON"
+        text = str(error) if isinstance(error, _RefusedJson) else "not JSON"
         raise StorageFailure(f"{path}: {text}") from error
 
 
-class _DuplicateName(ValueError):
-    """A name that appears twice in a JSON object."""
+class _RefusedJson(ValueError):
+    """JSON that no file of this package contains."""
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        duplicate = next(name for name in names if names.count(name) > 1)
-        raise _DuplicateName(f"{duplicate[:60]!r} is given twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _RefusedJson(f"{name[:60]!r} is given twice")
+        found[name] = value
     return found
+
+
+def _bounded(digits: str) -> int:
+    """Parse an integer; one that no float can hold would fail wherever it is used."""
+    if len(digits) > MAX_DIGITS:
+        raise _RefusedJson(f"the number {digits[:12]}… has {len(digits):,} digits")
+    return int(digits)
 
 
 def _json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=2) + "\n").encode()
 
 
-def _create(path: Path, data: bytes) -> None:
+def _create(path: Path, blocks: Iterable[bytes]) -> None:
     fd = syscalls.create(path)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[syscalls.write(fd, rest) :]
+        for block in blocks:
+            rest = memoryview(block)
+            while rest:
+                rest = rest[syscalls.write(fd, rest) :]
         syscalls.fsync(fd)
     finally:
         syscalls.close(fd)
 
 
 # ── folders ──────────────────────────────────────────────────────────────────────────────────
+
+
+def check_no_file_at(folder: Path) -> None:
+    """Refuse a path that cannot become a folder because it, or a parent, is a file."""
+    for path in (folder, *folder.parents):
+        if os.path.exists(path):  # unlike Path.exists, False for a name that is too long
+            if not path.is_dir():
+                raise BadInput(
+                    f"{path}: is a file, but a folder is needed there; choose another name"
+                )
+            return
 
 
 def make_folder(path: Path) -> None:
@@ -166,7 +207,7 @@ def add_files(partial: Path, folder: Path, files: Mapping[str, bytes]) -> dict[s
     """Write files into the partial folder of `folder`; return their manifest entries."""
     with storage_errors(folder):
         for name, data in files.items():
-            _create(partial / name, data)
+            _create(partial / name, (data,))
     return {n: {"bytes": len(data), "sha256": _sha256(data)} for n, data in files.items()}
 
 
@@ -178,7 +219,7 @@ def publish_folder(
     manifest = {"format": FORMAT, "files": listed, "about": about or {}}
     with storage_errors(folder):
         try:
-            _create(partial / "manifest.json", _json_bytes(manifest))
+            _create(partial / "manifest.json", (_json_bytes(manifest),))
             sync_folder(partial)
             read_folder(partial)  # verify what the disk returns
             if folder.exists():
@@ -203,11 +244,30 @@ def read_folder(
     for name, expected in read_manifest(folder)["files"].items():
         if only is not None and name not in only:
             continue
-        data = read(folder / name, limit=min(expected["bytes"], limit))
+        path = folder / name
+        most = min(limit, JSON_LIMIT) if name.endswith(".json") else limit
+        if expected["bytes"] > most:
+            raise StorageFailure(f"{path}: larger than it should be")
+        if expected["bytes"] > LARGE:
+            _check_hash(path, expected["sha256"])
+        data = read(path, limit=expected["bytes"])
         if len(data) != expected["bytes"] or _sha256(data) != expected["sha256"]:
-            raise StorageFailure(f"{folder / name}: damaged (not what the manifest says)")
+            raise _damaged(path)
         files[name] = data
     return files
+
+
+def _check_hash(path: Path, sha256: str) -> None:
+    """Require the hash of a file that may be larger than the memory."""
+    found = hashlib.sha256()
+    for block in blocks(path):
+        found.update(block)
+    if found.hexdigest() != sha256:
+        raise _damaged(path)
+
+
+def _damaged(path: Path) -> StorageFailure:
+    return StorageFailure(f"{path}: damaged (not what the manifest says)")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -271,7 +331,9 @@ def partial_name(folder: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the entries of a folder are on the disk."""
+    """Wait until the entries of a folder are on the disk; Windows cannot open a folder."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     fd = os.open(folder, os.O_RDONLY)
     try:
         syscalls.fsync(fd)

@@ -1,6 +1,7 @@
 """The system calls behind `dna.common.storage`, one function each.
 
 They are in a separate module so that tests can make each of them fail, stop short or crash.
+Windows lacks some of the calls and flags; what stands in for them is here as well.
 """
 
 import errno
@@ -26,13 +27,16 @@ OPERATIONS = (
 
 def create(path: Path) -> int:
     """Open a new file for writing; an existing file or a link is an error."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    return _open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 def append_to(path: Path) -> int:
-    """Open a file for appending; a link is an error."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-    return _plain(os.open(path, flags, 0o666))
+    """Open a file for appending; a symbolic or hard link is an error."""
+    fd = _plain(_open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND))
+    if os.fstat(fd).st_nlink > 1:
+        os.close(fd)
+        raise OSError(errno.EMLINK, "is a hard link to another file; delete it")
+    return fd
 
 
 def write(fd: int, data: bytes | bytearray | memoryview) -> int:
@@ -56,8 +60,8 @@ def close(fd: int) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file or folder atomically."""
-    old.rename(new)
+    """Rename a file or folder atomically; a file replaces one of that name."""
+    old.replace(new)
 
 
 def mkdir(path: Path) -> None:
@@ -77,11 +81,33 @@ def rmdir(path: Path) -> None:
 
 def read(path: Path, limit: int) -> bytes:
     """Read a whole file that is not a link; `OverflowError` beyond this many bytes."""
-    fd = _plain(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+    fd = open_to_read(path)
     with os.fdopen(fd, "rb") as file:
         if os.fstat(fd).st_size > limit:
             raise OverflowError(path)
         return file.read()
+
+
+def read_at(fd: int, length: int, start: int) -> bytes:
+    """Read at most this many bytes of an open file, from this position on."""
+    if hasattr(os, "pread"):
+        return os.pread(fd, length, start)
+    os.lseek(fd, start, os.SEEK_SET)  # no harm: writes go to the end of the file
+    return os.read(fd, length)
+
+
+def _open(path: Path, flags: int) -> int:
+    """Open a file that is not a link, without waiting for the other end of a pipe."""
+    if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # O_BINARY: line ends stay as given
+        flags |= getattr(os, name, 0)
+    return os.open(path, flags, 0o666)
+
+
+def open_to_read(path: Path) -> int:
+    """Open a file for reading; a link is an error."""
+    return _plain(_open(path, os.O_RDONLY))
 
 
 def _plain(fd: int) -> int:

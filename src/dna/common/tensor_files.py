@@ -1,6 +1,7 @@
 """Tensors to the bytes of a safetensors file and back, and names with slashes inside it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -9,6 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from dna.common.errors import StorageFailure
+from dna.common.storage import JSON_LIMIT, blocks, parse_json
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +45,23 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save(
         {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
     )
+
+
+def tensor_names(path: Path) -> list[str]:
+    """Return the names in a safetensors file, of which only the header is read."""
+    header = bytearray()
+    length = 0
+    for block in blocks(path):
+        header += block
+        length = int.from_bytes(header[:8], "little")
+        if not 2 <= length <= JSON_LIMIT:
+            break
+        if len(header) >= 8 + length:
+            tree = parse_json(bytes(header[8 : 8 + length]), path)
+            if isinstance(tree, dict):
+                return [name for name in tree if name != "__metadata__"]
+            break
+    raise StorageFailure(f"{path}: not a safetensors file (a header of {length:,} bytes)")
 
 
 def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:

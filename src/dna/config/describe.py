@@ -21,7 +21,7 @@ from dna.config.run import Config
 
 _TYPES = {int: "integer", float: "number", str: "text"}
 _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-#: Upper bounds from here on only catch typing mistakes and are not shown.
+#: Upper bounds from here on only catch typos and are not shown.
 UNLIMITED = 10**9
 _HEAD = """\
 # Settings

@@ -13,7 +13,7 @@ Option = str | int | float | bool | None
 #: Prefixes of the environment ids that have settings of their own.
 ATARI = "ALE/"
 PROCGEN = "procgen/"
-#: Pixels that the marks of 18 actions (4 each) and the time bar below them need.
+#: Pixels needed for the marks of 18 actions (4 each) and the time bar below them.
 MARKED = 76
 
 
@@ -36,7 +36,7 @@ class Atari(Frozen):
     size: Annotated[int, Field(ge=36, le=210)] = 84
     """Height and width of the gray image, in pixels."""
     noops: tuple[int, int] | None = (1, 30)
-    """Range (inclusive) of the number of no-op frames at the start; null starts without."""
+    """Range (inclusive) of the number of no-op frames at the start; null disables them."""
     max_frames: Count = 108_000
     """Time limit of an episode in frames, no-ops included."""
     time: Literal["bar", "hidden"] = "bar"
@@ -92,6 +92,8 @@ class EnvConfig(Frozen):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if not (self.id or "").isprintable():  # it is printed in many places
+            raise ValueError("id: contains control characters; use the environment's own id")
         for name, settings, start in (
             ("atari", self.atari, ATARI),
             ("procgen", self.procgen, PROCGEN),
@@ -111,9 +113,9 @@ class EnvConfig(Frozen):
 
 
 class RepeatPenalty(Frozen):
-    """Penalty on the normalized reward while one action is repeated for long (appendix A)."""
+    """Penalty on the normalized reward for repeating one action too often (appendix A)."""
 
     amount: Positive = 0.25
     """Subtracted from the normalized reward on each step."""
     after: Count = 100
-    """Repetitions that are free."""
+    """Number of repetitions without a penalty."""

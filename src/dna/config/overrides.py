@@ -13,7 +13,15 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from dna.common.errors import BadInput, UnknownKey
-from dna.common.messages import elsewhere, nearest, one_line, quoted, shown
+from dna.common.messages import (
+    elsewhere,
+    misspelled,
+    nearest,
+    not_a_setting,
+    one_line,
+    quoted,
+    shown,
+)
 from dna.config.environments import Atari, Procgen, RepeatPenalty
 from dna.config.phases import PHASES, Linear, Noise
 from dna.config.run import Config, ObservationNorm, RewardNorm, WarmUp, json_tree
@@ -33,7 +41,7 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
 }
 #: Optional settings that configurations of the first version did not have.
 _LATER = {"atari", "procgen", "repeat_penalty", "precision", "values", "noise", "first"}
-#: Most brackets in one value; a whole list of phases has far fewer.
+#: Maximum number of brackets in one value; a whole list of phases has far fewer.
 MOST_BRACKETS = 100
 
 
@@ -41,7 +49,7 @@ def tweak(config: Config, **changes: Any) -> Config:
     """Return a configuration with changes, as in `tweak(DNA, **{"policy.sgd.epochs": 1})`."""
     tree = json_tree(config)
     for path, value in changes.items():
-        _check_value(path, value)
+        _check_value(path, value, tree)
         if not _navigable(tree):
             break  # an earlier change broke the phases; validation will say how
         _set(tree, path, deepcopy(value))  # a later change must not alter the caller's value
@@ -120,19 +128,18 @@ def digest(config: Config, seed: int | None = None) -> str:
 
 
 def differences(left: Config, right: Config) -> dict[str, tuple[Any, Any]]:
-    """Map each dotted path that differs to (left, right); a phase only one has is one row."""
-    both = {p.name for p in left.phases} & {p.name for p in right.phases}
-    before = _leaves(_by_name(left, both))
-    after = _leaves(_by_name(right, both))
+    """Map each differing path to (left, right); None where one has no such phase or section."""
+    before = _leaves(_by_name(left))
+    after = _leaves(_by_name(right))
     pairs = {path: (before.get(path), after.get(path)) for path in {**before, **after}}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _by_name(config: Config, whole: set[str]) -> dict[str, Any]:
+def _by_name(config: Config) -> dict[str, Any]:
+    """Return the settings with the phases under their names, as overrides address them."""
     tree = json_tree(config)
-    phases = {phase["name"]: phase for phase in tree.pop("phases")}
-    named = {name: phase if name in whole else phase["kind"] for name, phase in phases.items()}
-    return {"phases": list(phases)} | tree | named
+    phases = {phase.pop("name"): phase for phase in tree.pop("phases")}
+    return {"phases": list(phases)} | tree | phases
 
 
 def _leaves(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -160,12 +167,16 @@ def _navigable(tree: Mapping[str, Any]) -> bool:
     )
 
 
-def _check_value(path: str, value: Any) -> None:
-    """Refuse what no JSON file can hold: lone surrogates, endless nesting."""
+def _check_value(path: str, value: Any, tree: Mapping[str, Any]) -> None:
+    """Refuse what no JSON file can hold: functions, lone surrogates, endless nesting."""
+
+    def refuse(inner: Any) -> None:
+        raise BadInput(not_a_setting(path, inner, tree))
+
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False, default=refuse)
         text.encode()
-    except (ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
+    except (TypeError, ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
         raise BadInput(f"{quoted(path)}: given a value that is not valid JSON") from None
     if text.count("[") + text.count("{") > MOST_BRACKETS:
         raise BadInput(f"{quoted(path)}: given a value that is nested too deeply")
@@ -183,25 +194,43 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
     keys = path.split(".")
     names = _names(tree)
     node = tree
-    known: list[str] | None = [*Config.model_fields, *names]
+    first = [*Config.model_fields, *names]
+    known: list[str] | None = first
     if keys[0] in names:
         node = _phase(tree, keys[0])
         known = list(PHASES[node["kind"]].model_fields)
         keys = keys[1:]
         if not keys:
             raise UnknownKey(f"{path}: is a phase; set a key of it, such as {path}.sgd.epochs")
-    elif keys[0] not in Config.model_fields and (hint := elsewhere(keys[0], tree)):
-        raise UnknownKey(f"{quoted(path)}: no '{quoted(keys[0])}'{hint}")
+    elif keys[0] not in Config.model_fields and (hint := _suggestion(keys, first, tree)):
+        raise UnknownKey(shown(f"{quoted(path)}: no '{quoted(keys[0])}'{hint}"))
     for key in keys[:-1]:
         _check(key, known, path)
         node, known = _descend(node, key, path)
-    _check(keys[-1], known, path)
+    _check(keys[-1], known, path, tree)
     node[keys[-1]] = value
 
 
-def _check(key: str, known: list[str] | None, path: str) -> None:
-    if known is not None and key not in known:
-        raise UnknownKey(shown(f"{quoted(path)}: no '{quoted(key)}'{nearest(key, known)}"))
+def _suggestion(keys: list[str], first: list[str], tree: Mapping[str, Any]) -> str:
+    """Suggest a path for one whose first name is none of those that may come first."""
+    if len(keys) == 1:
+        return elsewhere(keys[0], tree) or misspelled(keys[0], tree)
+    near = nearest(keys[0], first)
+    if "did you mean" in near:
+        return near
+    return elsewhere(keys[-1], tree) or elsewhere(keys[0], tree)
+
+
+def _check(
+    key: str, known: list[str] | None, path: str, tree: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse an unknown key; with the tree, the hint may name a key of another section."""
+    if known is None or key in known:
+        return
+    hint = nearest(key, known)
+    if tree is not None and "did you mean" not in hint:
+        hint = elsewhere(key, tree, path) or hint
+    raise UnknownKey(shown(f"{quoted(path)}: no '{quoted(key)}'{hint}"))
 
 
 def _descend(

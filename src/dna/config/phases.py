@@ -58,7 +58,7 @@ class SGD(Frozen):
     epochs: Annotated[int, Field(ge=0, le=1000)]
     """Passes over the phase's data (E); 0 leaves the phase out."""
     minibatch: Annotated[int, Field(ge=2, le=10**9)]
-    """Rows of a mini-batch; must divide the rows that the phase reads."""
+    """Rows of a mini-batch; must divide the number of rows that the phase reads."""
     learning_rate: Rate = 2.5e-4
     """Learning rate of Adam, constant or annealed."""
     max_gradient_norm: Positive | None = 5.0
@@ -114,7 +114,7 @@ class ClippedPhase(Phase):
     entropy_bonus: Schedule = 0.01
     """c_eb: weight of the entropy bonus."""
     normalize_advantage: Literal["batch", "minibatch", "none"] = "batch"
-    """Rows over which advantages are normalized to mean 0 and deviation 1."""
+    """Rows over which advantages are normalized to mean 0 and standard deviation 1."""
     surrogate: Literal["joint", "per_dimension"] = "joint"
     """One ratio for the whole action, or one for each dimension and then their mean."""
 
@@ -146,11 +146,11 @@ class Value(Phase):
     sgd: SGD
     """Epochs, mini-batches and optimizer of this phase."""
     weight: Positive = 1.0
-    """Factor of L^VF; the authors' code has 0.5."""
+    """Coefficient of L^VF; the authors' code has 0.5."""
 
 
 class Distil(Phase):
-    """L^D (section 4.3), on θ_π: V_π follows V_V while π stays at π_old."""
+    """L^D (section 4.3), on θ_π: V_π follows V_V while π stays close to π_old."""
 
     kind: Literal["distil"] = "distil"
     name: Name = "distil"
@@ -162,9 +162,9 @@ class Distil(Phase):
     sgd: SGD
     """Epochs, mini-batches and optimizer of this phase."""
     beta: NonNegative = 1.0
-    """β: weight of the constraint that keeps π at π_old."""
+    """β: weight of the constraint that keeps π close to π_old."""
     weight: Positive = 1.0
-    """Factor of the distillation error; the authors' code has 0.5."""
+    """Coefficient of the distillation error; the authors' code has 0.5."""
     constraint: Literal["kl", "logit_mse", "mean_mse", "mean_mse_scaled"] = "kl"
     """Distance of π from π_old: the exact KL, squared error of logits (authors' code), of
     Gaussian means (appendix K), or of means divided by the variance (authors' code)."""
@@ -190,7 +190,7 @@ class Auxiliary(Phase):
     sgd: SGD
     """Epochs, mini-batches and optimizer of this phase."""
     beta: NonNegative = 1.0
-    """β_clone: weight of the KL that keeps π at π_old."""
+    """β_clone: weight of the KL that keeps π close to π_old."""
     variant: Literal["cobbe", "authors"] = "cobbe"
     """Loss of Cobbe et al. 2021, or of the DNA authors' code (no halves, KL reversed)."""
 
@@ -209,7 +209,7 @@ class Noise(Frozen):
     """Measurement of the gradient noise scale while training (section 3.2, algorithm 2)."""
 
     every: Count = 10
-    """Iterations between measurements; one costs about an epoch of every phase."""
+    """Iterations between measurements; each costs about as much as an epoch of every phase."""
     first: Count | None = None
     """Also measure on each of the first n iterations; null does not."""
     samples: Annotated[int, Field(ge=2, le=10_000)] = 16
@@ -217,6 +217,6 @@ class Noise(Frozen):
     b_small: Count = 32
     """B_small: rows of a small mini-batch."""
     b_big: Count | None = None
-    """B_big: rows of the large batch; null takes the whole rollout (or replay)."""
+    """B_big: rows of the large batch; null uses the whole rollout (or replay buffer)."""
     alpha: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """α: decay of the moving average of |𝒢|²."""

@@ -22,7 +22,7 @@ from dna.config.phases import (
     Returns,
 )
 
-#: Rows of a rollout beyond which the settings are taken for a typing mistake.
+#: Rows of a rollout beyond which the settings are assumed to contain a typo.
 MOST_ROWS = 2**26
 #: Fields that the engine needs of a phase.
 PHASE_FIELDS = ("kind", "name", "trains", "reads", "every", "sgd")
@@ -48,9 +48,9 @@ class Network(Frozen):
     encoder: Encoder = "auto"
     """Encoder of the observations; "auto" chooses by their shape, custom:NAME is your own."""
     channels: Annotated[int, Field(ge=1, le=8)] = 1
-    """Factor on the channels of the convolutions; 2 is the paper's PPO (2x)."""
+    """Multiplier for the convolutions' channels; 2 is the paper's PPO (2x)."""
     width: Annotated[int, Field(ge=1, le=8192)] | None = None
-    """Units of the dense layers; null takes the encoder's own (64, 128, 512 or 256)."""
+    """Units of the dense layers; null uses the encoder's default (64, 128, 512 or 256)."""
     depth: Annotated[int, Field(ge=1, le=16)] = 2
     """Dense layers of the "mlp" encoder."""
     activation: Literal["tanh", "relu"] = "tanh"
@@ -58,7 +58,7 @@ class Network(Frozen):
     init: Literal["orthogonal", "authors"] = "orthogonal"
     """Initial weights: orthogonal, or as in the authors' code."""
     precision: Literal["bfloat16"] | None = None
-    """Arithmetic of the encoder; null is float32."""
+    """Floating-point precision of the encoder; null is float32."""
 
 
 class ObservationNorm(Frozen):
@@ -67,7 +67,7 @@ class ObservationNorm(Frozen):
     clip: Positive = 3.0
     """Bound of the normalized observation."""
     gain: Positive = 1.0
-    """Factor after the clip; the authors' code has 3."""
+    """Multiplier applied after clipping; the authors' code has 3."""
 
 
 class RewardNorm(Frozen):
@@ -80,7 +80,7 @@ class RewardNorm(Frozen):
 
 
 class WarmUp(Frozen):
-    """Each environment first plays t ~ U(low, high) steps, untrained (appendix A)."""
+    """Before training, each environment plays t ~ U(low, high) steps (appendix A)."""
 
     low: Annotated[int, Field(ge=0, le=10**6)] = 1
     """Fewest steps."""
@@ -97,7 +97,7 @@ class WarmUp(Frozen):
 
 
 class Config(Frozen):
-    """One run, up to its seed. Rollout: N = `horizon` steps of A = `agents` environments."""
+    """A run without its seed. Rollout: N = `horizon` steps of A = `agents` environments."""
 
     env: EnvConfig = EnvConfig()
     """The environment."""
@@ -118,9 +118,9 @@ class Config(Frozen):
     normalize_reward: RewardNorm | None = RewardNorm()
     """Normalization of rewards; null switches it off."""
     warm_up: WarmUp | None = WarmUp()
-    """Random steps before training that decorrelate the environments; null starts without."""
+    """Random steps before training that decorrelate the environments; null skips them."""
     repeat_penalty: RepeatPenalty | None = None
-    """Penalty for repeating one action; null has none."""
+    """Penalty for repeating one action; null switches it off."""
     noise: Noise | None = None
     """Measurement of the gradient noise scale; never changes what is learned."""
 

@@ -1,7 +1,7 @@
 """Axes of a sweep: `key=a,b,c`, `key=lo..hi:n` and, in a search, `key=lo..hi`.
 
 a,b,c       these values (JSON, else plain text); commas within brackets or quotes do not count
-lo..hi:n    n values from lo to hi, evenly in the logarithm if hi is ten times lo or more
+lo..hi:n    n evenly spaced values from lo to hi, on a log scale if hi is ten times lo or more
 lo..hi      any number in between, for `--search`; integers if both ends are written as such
 """
 
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dna.common.errors import BadInput
-from dna.common.messages import quoted
+from dna.common.messages import quoted, shown
 from dna.config import Config
 from dna.config.overrides import parse_value
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(\d+))?")
-#: Ratio of the ends from which steps are equal in the logarithm.
+#: Ratio of the ends from which values are spaced on a log scale.
 LOGARITHMIC = 10
-#: Most values of one key, and most points of a grid.
+#: Maximum number of values of one key, and of points in a grid.
 MOST = 10_000
 
 
@@ -43,11 +43,11 @@ class Range:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether values are spread in the logarithm, as for learning rates."""
+        """Whether values are spaced on a log scale, as for learning rates."""
         return self.low > 0 and self.high / self.low >= LOGARITHMIC
 
     def points(self, count: int) -> tuple[Any, ...]:
-        """Return `count` numbers evenly from end to end; integers without duplicates."""
+        """Return `count` evenly spaced numbers, ends included; integers without duplicates."""
         low, high = self.low, self.high
         if self.logarithmic:
             low, high = math.log(low), math.log(high)
@@ -98,11 +98,13 @@ def _range(key: str, low: str, high: str, count: str | None) -> Axis:
     whole = not re.search(r"[.eE]", low + high)
     found = Range(float(low), float(high), whole)
     if not found.low < found.high or math.isinf(found.high - found.low):
-        raise BadInput(f"{quoted(key)}: {low}..{high} must go from the smaller to the larger")
+        ends = f"{quoted(low)}..{quoted(high)}"
+        raise BadInput(shown(f"{quoted(key)}: {ends} must go from the smaller to the larger"))
     if count is None:
         return found
-    if not 2 <= int(count) <= MOST:
-        raise BadInput(f"{quoted(key)}: a range has 2 to {MOST:,} points, not {count}")
+    # The length first: Python refuses to convert thousands of digits.
+    if len(count) > len(str(MOST)) or not 2 <= int(count) <= MOST:
+        raise BadInput(f"{quoted(key)}: a range has 2 to {MOST:,} points, not {quoted(count)}")
     return Choice(found.points(int(count)))
 
 

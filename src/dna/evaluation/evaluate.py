@@ -152,8 +152,8 @@ def evaluate(
     """Play whole episodes with a policy, or uniformly at random with None.
 
     Which episodes count is fixed beforehand: counting whichever end first would favor short
-    ones. Of A environments, each plays every A-th episode. A given vector environment has its
-    own number of environments and resets them itself: there, scores depend on that number.
+    ones. Of A environments, each plays every A-th episode. A vector environment that is passed
+    in has its own number of environments, on which scores then depend, and resets them itself.
     """
     how = how or Playing()
     agents = min(how.parallel, episodes)

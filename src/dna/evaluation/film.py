@@ -4,6 +4,7 @@ A panel beside the picture shows the score, V_π and V_V over time, and the acti
 """
 
 import io
+import itertools
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,6 +57,8 @@ ROW = 15
 TOP = 190
 #: A film is not larger than this, whatever an environment draws.
 LARGEST = 1200
+#: Frames among which the poster of a film is chosen.
+POSTER_FRAMES = 100
 
 
 def as_frame(
@@ -470,6 +473,31 @@ def mp4(frames: Iterable[Frame], fps: int) -> bytes:
             picture = av.VideoFrame.from_ndarray(frame, format="rgb24")
             container.mux(stream.encode(picture))
         container.mux(stream.encode())
+    return buffer.getvalue()
+
+
+def poster(film: bytes) -> bytes | None:
+    """Choose an early frame of an mp4 film that is not blank, as a PNG; None: not a film.
+
+    Many games show an empty screen first. The panel is never blank, so only the left half
+    of the frames is compared.
+    """
+    try:
+        import av
+    except ImportError:
+        return None
+    try:
+        with av.open(io.BytesIO(film), "r") as container:
+            decoded = itertools.islice(container.decode(video=0), POSTER_FRAMES)
+            frames = [frame.to_ndarray(format="rgb24") for frame in decoded]
+    except (av.FFmpegError, IndexError):  # damaged, or without a video
+        return None
+    if not frames:
+        return None
+    contrasts = [float(frame[:, : frame.shape[1] // 2].std()) for frame in frames]
+    chosen = next(i for i, found in enumerate(contrasts) if found >= max(contrasts) / 2)
+    buffer = io.BytesIO()
+    Image.fromarray(frames[chosen]).save(buffer, format="PNG")
     return buffer.getvalue()
 
 

@@ -1,7 +1,6 @@
 """Plot learning curves of run folders with matplotlib."""
 
 import io
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dna.common.errors import BadInput, MissingExtra, StorageFailure
-from dna.common.storage import read, read_json
+from dna.common import json_lines
+from dna.common.errors import BadInput, MissingExtra
+from dna.common.storage import read_json
 from dna.runs.folder import RunFolder
 
 Array = npt.NDArray[np.float64]
@@ -20,14 +20,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 def curve(run: RunFolder) -> tuple[Array, Array]:
     """Return (interactions, score of the last 100 episodes) of one run."""
-    path = run.path / "metrics.jsonl"
-    try:
-        rows = [json.loads(line) for line in read(path).splitlines()]
-        points = [
-            (row["interactions"], row["score"]) for row in rows if row["score"] is not None
-        ]
-    except (ValueError, TypeError, KeyError) as error:
-        raise StorageFailure(f"{path}: not a run's metrics ({type(error).__name__})") from error
+    points = json_lines.curve(run.path / "metrics.jsonl")
     if not points:
         raise BadInput(f"{run.path}: no episode has ended yet, nothing to plot")
     x, y = np.array(points, dtype=np.float64).T

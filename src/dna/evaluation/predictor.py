@@ -8,7 +8,6 @@ import numpy.typing as npt
 import torch
 
 from dna.common.errors import BadInput
-from dna.common.tensor_files import under
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.envs import VectorEnv
@@ -128,7 +127,7 @@ def policy_now(run: RunFolder, config: Config, seed: int, env: VectorEnv) -> Sav
     networks = build_networks(config, seed, env, torch.device("cpu"))
     saved = checkpoint.latest(run.path, digest(config, seed)) if run.exists else None
     if saved is not None:
-        networks.load_state_dict(under(saved.tensors, "networks"))
+        checkpoint.restore_networks(saved, networks)
     return policy_from(networks, config)
 
 

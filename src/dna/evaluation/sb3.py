@@ -7,7 +7,7 @@ are used, such as the printed name of the activation. Nothing in the file is exe
 | SB3 | here |
 |---|---|
 | `mlp_extractor.policy_net`, `action_net`, `log_std` | the policy's encoder, its head, log σ |
-| `mlp_extractor.value_net`, `value_net` | the value network, where the shapes allow |
+| `mlp_extractor.value_net`, `value_net` | the value network, where the shapes allow it |
 | `features_extractor.cnn` (CnnPolicy), `value_net` | encoder of both heads: V_π is SB3's V |
 """
 
@@ -42,6 +42,8 @@ Layers = list[tuple[Array, Array]]
 MAX_WEIGHT_BYTES = 2**26
 MAX_PICKLE_BYTES = 2**20
 MAX_TENSORS = 1000
+#: Limit on the files in a zip; zips inside of it count too.
+MAX_MEMBERS = 8 * MAX_TENSORS
 #: Limit on the whole zip: policy, optimizer state and settings.
 MAX_MODEL_BYTES = 2 * MAX_WEIGHT_BYTES
 
@@ -72,8 +74,8 @@ def import_model(
     lines = [f"{out}: policy of {path.name} for {env_id}"]
     if not heads.shared:
         lines.append(
-            "SB3's value network has its own layers: V_π of this policy is 0, which acting "
-            "does not use"
+            "SB3's value network has its own layers: V_π of this policy is 0; acting does "
+            "not use it"
         )
     return lines
 
@@ -100,7 +102,8 @@ def _activation(settings: dict[str, Any], kind: str) -> Literal["tanh", "relu"]:
         kwargs = {}
     if str(kwargs.get("normalize_images", "True")) != "True":
         raise BadInput("network: normalize_images=False is not supported")
-    name = re.sub(r".*\.(\w+)'>", r"\1", str(kwargs.get("activation_fn", "Tanh")))
+    printed = str(kwargs.get("activation_fn", "Tanh"))  # <class 'torch.nn.modules….ReLU'>
+    name = printed.removesuffix("'>").rpartition(".")[2]
     if kind == "mlp" and name not in ("Tanh", "ReLU"):
         raise BadInput(f"network: the activation {name[:40]!r} is neither Tanh nor ReLU")
     return "relu" if name == "ReLU" else "tanh"
@@ -162,14 +165,16 @@ class Archive:
 
     def __init__(self, data: bytes, source: str) -> None:
         self.source = source
+        if data.count(b"PK\1\2") > MAX_MEMBERS:  # entries of its directory
+            raise StorageFailure(f"{source}: holds too many files")
         try:
             self.zip = zipfile.ZipFile(io.BytesIO(data))
         except self.ERRORS:
             raise StorageFailure(f"{source}: not a zip file") from None
         listed = self.zip.infolist()
         self.members = {info.filename: info for info in listed}
-        if len(self.members) < len(listed) or len(listed) > 4 * MAX_TENSORS:
-            raise StorageFailure(f"{source}: holds too many files, or one name twice")
+        if len(self.members) < len(listed):
+            raise StorageFailure(f"{source}: holds one name twice")
         for name in self.members:
             if name.startswith("/") or ".." in name or "\\" in name:
                 raise StorageFailure(f"{source}: names a file outside of it")
@@ -222,7 +227,7 @@ def read_tensors(data: bytes, source: str) -> dict[str, Array]:
             file.writestr(f"archive/data/{key}", content)
     clean.seek(0)
     try:
-        # The only call of torch.load: restricted to tensors, on an archive checked above.
+        # The only call to torch.load: restricted to tensors, on an archive checked above.
         tensors = torch.load(clean, map_location="cpu", weights_only=True)  # noqa: TID251
     except Exception:  # torch raises many kinds for a damaged file
         raise StorageFailure(f"{source}: damaged; nothing in it was executed") from None
@@ -379,7 +384,9 @@ def heads_of(tensors: dict[str, Array], source: str) -> Heads:
     """Sort tensors by SB3's names; an unknown name is an error."""
     rest = dict(tensors)
     groups: dict[str, dict[int, dict[str, Array]]] = {}
-    for name in tensors:
+    for name, tensor in tensors.items():
+        if not tensor.ndim:  # every weight and bias of a layer has at least one axis
+            raise BadInput(f"{source}: {name[:60]!r} is a single number, not a layer's weights")
         if match := _LAYER.fullmatch(name):
             layer = groups.setdefault(match[1], {}).setdefault(int(match[2]), {})
             layer[match[3]] = rest.pop(name)
@@ -484,7 +491,8 @@ def fill(networks: Networks, heads: Heads, obs: ObservationSpec, action: ActionS
 def _encoder_weights(layers: Layers, kind: str, obs: ObservationSpec) -> dict[str, Array]:
     """Return the layers under the names that the encoders of this package have.
 
-    These number activations too, and a Flatten that comes first (mlp) or fourth (nature).
+    The numbers in these names also count activations, and a Flatten, which comes first (mlp) or
+    fourth (nature).
     """
     if kind == "mlp":
         pairs = {f"encoder.{1 + 2 * i}": pair for i, pair in enumerate(layers)}
@@ -510,7 +518,7 @@ def _encoder_weights(layers: Layers, kind: str, obs: ObservationSpec) -> dict[st
 
 
 def _logits(head: Array, action: ActionSpec) -> Array:
-    """Return a head with one logit per choice: SB3 has one per bit, that of 0 being 0."""
+    """Return a head with one logit per choice: SB3 has one per bit; the logit of 0 is 0."""
     bits = set(action.choices) == {2} and len(head) == len(action.choices)
     if not bits:
         return head

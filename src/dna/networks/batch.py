@@ -36,7 +36,7 @@ class Rollout:  # axes [N, A, …]: horizon, agents
     action: Tensor  # [N, A, W]
     log_prob: Tensor  # [N, A, W]
     reward: Tensor  # [N, A] normalized
-    terminated: Tensor  # [N, A] bool: no future
+    terminated: Tensor  # [N, A] bool: nothing to bootstrap from
     done: Tensor  # [N, A] bool: the episode's boundary
     weight: Tensor  # [N, A] 1, or 0 where the step only reset the environment
     final_obs: Tensor  # [K, …] true last observations of the K truncated steps
@@ -55,7 +55,7 @@ class Experience:
 
     @classmethod
     def of(cls, batch: Batch) -> "Experience":
-        """Make an experience of a dictionary whose columns include the observations."""
+        """Make an experience from a dictionary whose columns include the observations."""
         return cls(batch["obs"], {k: v for k, v in batch.items() if k != "obs"})
 
     def __getitem__(self, name: str) -> Tensor:
@@ -80,7 +80,7 @@ class Experience:
         return self.share.part(function(*(self.share.whole(self[name]) for name in names)))
 
     def to(self, device: torch.device) -> "Experience":
-        """Move to a device, observations as raw bytes; those of a replay stay on the CPU."""
+        """Move to a device, observations as raw bytes; a replay buffer's stay on the CPU."""
         obs = self.obs
         if isinstance(obs, Tensor):
             obs = moved(obs, device)
@@ -128,7 +128,7 @@ def _own_parts(experience: Experience, parts: list[Tensor]) -> Iterator[Batch]:
 def in_chunks(
     function: Callable[[Tensor], Tensor], obs: Observations, rows: int = 1024
 ) -> Tensor:
-    """Apply `function` to all rows, without gradient, so many rows at a time."""
+    """Apply `function` to all observations, without gradient, `rows` at a time."""
     starts = range(0, len(obs), rows)
     return torch.cat([function(obs[start : start + rows]) for start in starts])
 

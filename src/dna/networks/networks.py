@@ -1,7 +1,7 @@
-"""The policy and value networks (section 4.1): two encoders of one shape, never shared.
+"""The policy and value networks (section 4.1): two encoders of the same shape, never shared.
 
 `PolicyNetwork` computes π and V_π, `ValueNetwork` computes V_V only. `Networks` holds one or
-both, as the phases require, behind one preprocessing whose statistics both networks share.
+both, as the phases require, behind one preprocessing step whose statistics both networks share.
 `FlatWeights` places all their weights in one vector, θ = [θ_π, θ_V].
 """
 
@@ -81,7 +81,7 @@ class ValueNetwork(nn.Module):
 
 
 class Networks(nn.Module):
-    """θ_π, and θ_V where a phase trains it, behind one shared preprocessing."""
+    """θ_π, and θ_V where a phase trains it, behind one shared preprocessing step."""
 
     def __init__(self, config: Config, obs: ObservationSpec, action: ActionSpec) -> None:
         super().__init__()

@@ -31,11 +31,11 @@ from dna.runs.train import Run
 #: Interactions of a measurement; fewer with images, whose rows cost a thousand times as much.
 ROWS = 1024
 IMAGES = 512
-#: Iterations after the first, of which the fastest counts: others may have been disturbed. Not
-#: repeated once they take this many seconds together.
+#: Iterations timed after the first; the fastest counts, as others may have been disturbed. No
+#: more are run once they have taken this many seconds in total.
 REPEATS = 3
 MOMENT = 2.0
-#: A first iteration that takes longer than this is the measurement.
+#: A first iteration that takes longer than this is itself the measurement.
 PATIENCE = 5.0
 #: Steps are measured as runs take them; runs find the compiled code in torch's cache.
 COMPILE: Literal["auto", "off"] = "auto"
@@ -69,7 +69,7 @@ class Speed:
 
 
 def passes(config: Config) -> float:
-    """Passes over a rollout's rows, which the cost of an iteration grows with."""
+    """Passes over a rollout's rows, with which the cost of an iteration grows."""
     epochs = sum(
         at(config, f"{phase.name}.sgd.epochs") * (2 if phase.trains == "both" else 1)
         for phase in config.phases
@@ -201,7 +201,7 @@ def _timed(work: Run) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of the runs of an experiment that are left."""
+    """Cost of the remaining runs of an experiment."""
 
     runs: int
     finished: int
@@ -345,7 +345,7 @@ def toy_seconds(cell: toy.Cell, settings: toy.ToySettings) -> float:
     few = min(TOY_SEEDS, settings.seeds)
     steps = settings.shallow_steps if cell.model in toy.SHALLOW else settings.steps
     spent = []
-    # The first warms up; the difference of the others leaves out the time before the steps.
+    # The first is a warm-up; the difference between the others excludes the setup time.
     for count in (1, 1, 1 + TOY_STEPS):
         short = replace(settings, steps=count, shallow_steps=count)
         start = time.perf_counter()

@@ -356,7 +356,7 @@ MB_512 = Arm(
     paper={"policy.sgd.minibatch": 512},
     small=DNA_SMALL | {"policy.sgd.minibatch": 256},
     proxy_note="DNA (mb=512) on the proxy: the policy's mini-batch is 256 and not 512, half of "
-    "DNA's (in the paper 512 and not 2,048, a quarter); that of PPO (basic) alike",
+    "DNA's (in the paper 512 and not 2,048, a quarter); PPO (basic) is scaled in the same way",
 )
 EQUAL_LAMBDA = Arm(
     "DNA (λ=0.95)", "tuned.dna", changes={"returns.lambda_pi": 0.95}, small=DNA_SMALL

@@ -5,18 +5,20 @@ others.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from dna.common.console import typed
 from dna.common.errors import BadInput, DnaError, Preempted, StorageFailure
 from dna.common.storage import make_folder, read_json, write, write_json
 from dna.envs.benchmark_scores import paper_table
 from dna.paper import toy
-from dna.paper.claims.verdicts import COMPUTED, SIMULATED, Verdict, joined
+from dna.paper.claims.verdicts import COMPUTED, SIMULATED, Status, Verdict, joined
 from dna.paper.experiments import EXPERIMENTS
 from dna.paper.figures import draw, draw_toy
 from dna.paper.plan import Experiment, Limits, PlannedRun, Scale, is_proxy, planned
@@ -25,6 +27,9 @@ from dna.paper.tables import as_csv, caption, head, markdown, tables
 from dna.runs.setup import How
 from dna.runs.sweeps.pool import Local, Place, Task, run_all, threads_for, uses_all_cores
 from dna.runs.train import train
+
+#: What to do about a damaged `experiment.json`.
+FIX = "delete it, `dna reproduce` writes it again without training"
 
 
 @dataclass(frozen=True)
@@ -256,7 +261,12 @@ def all_verdicts(
             continue
         folder, tree = found
         cut = folder != folder_of(one, scale, where.out)
-        for row in tree["verdicts"]:
+        try:
+            judged = current_verdicts(tree)
+        except ValidationError:
+            file = folder / "experiment.json"
+            raise StorageFailure(f"{file}: not an experiment; {FIX}") from None
+        for row in judged:
             source = f"from {folder.name}" if cut and row["note"] != COMPUTED else ""
             rows.append(row | {"note": joined(row["note"], source)})
     return sorted(rows, key=lambda row: row["id"])
@@ -292,6 +302,42 @@ def verdicts(results: Results) -> dict[str, Verdict]:
             one = replace(one, note="; ".join(word for word in parts if word))
         found[claim] = one
     return found
+
+
+class _ToyCells(BaseModel):
+    """What the toy problem keeps of its cells: the verdicts on them alone."""
+
+    verdicts: dict[str, tuple[Status, str, str]]
+
+
+class _ToyExtra(BaseModel):
+    """The measurements of the toy problem."""
+
+    toy: _ToyCells
+
+
+class _KeptToy(BaseModel):
+    """The part of `experiment.json` from which the toy problem is judged."""
+
+    scale: Scale
+    cut: Limits = Limits()
+    extra: _ToyExtra
+
+
+def current_verdicts(tree: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the verdicts of a written experiment, by today's rules where they need no runs.
+
+    Only the toy problem keeps everything that its verdicts need; verdicts on runs are those
+    that were reached when they were summarized. Raises `ValidationError` if the toy problem's
+    part is damaged.
+    """
+    extra = tree.get("extra")
+    known = [one for one in EXPERIMENTS if one.name == tree.get("name") and "toy" in one.extra]
+    if not known or not isinstance(extra, dict) or "toy" not in extra:
+        return list(tree.get("verdicts", []))
+    kept = _KeptToy.model_validate(tree)
+    found = Results(known[0], kept.scale, (), 0, kept.cut, kept.extra.model_dump())
+    return verdict_rows(verdicts(found))
 
 
 def verdict_rows(found: dict[str, Verdict]) -> list[dict[str, str]]:
@@ -384,13 +430,12 @@ def read_experiment(folder: Path) -> dict[str, Any] | None:
     path = folder / "experiment.json"
     if not path.is_file():
         return None
-    fix = "delete it, `dna reproduce` writes it again without training"
     try:
         tree = read_json(path)
     except StorageFailure as error:
-        raise StorageFailure(f"{error}; {fix}") from error
+        raise StorageFailure(f"{error}; {FIX}") from error
     if not _is_experiment(tree):
-        raise StorageFailure(f"{path}: not an experiment; {fix}")
+        raise StorageFailure(f"{path}: not an experiment; {FIX}")
     return dict(tree)
 
 

@@ -4,7 +4,6 @@ A run that failed costs its own point, not the figure: arms are compared over th
 that they have finished, and whatever is missing is named.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dna.common import json_lines
 from dna.common.errors import StorageFailure
-from dna.common.storage import read
 from dna.envs.benchmark_scores import final_average, without_gaps
 from dna.paper.plan import (
     SOLVED,
@@ -264,12 +263,9 @@ def _read_run(run: PlannedRun, path: Path) -> RunResult | None:
     if result is None:
         return None
     metrics = path / "metrics.jsonl"
-    try:
-        rows = tuple(json.loads(line) for line in read(metrics).splitlines())
-    except ValueError as error:
-        raise StorageFailure(f"{metrics}: a line is damaged") from error
-    if not rows:
+    found = tuple(json_lines.rows(metrics, "score"))
+    if not found:
         raise StorageFailure(f"{metrics}: is empty")
     rate = result.get("interactions_per_second") or 0.0
     seconds = result["interactions"] / rate if rate else None
-    return RunResult(run, path, rows, seconds)
+    return RunResult(run, path, found, seconds)

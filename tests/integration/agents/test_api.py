@@ -2,6 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -18,6 +23,7 @@ import dna
 from dna.common.errors import BadInput, Preempted
 from dna.common.randomness import generator
 from dna.config.overrides import tweak
+from dna.envs.fake import Identity
 from dna.runs.folder import RunFolder
 from dna.runs.policy import load_policy
 from dna.runs.setup import How
@@ -591,6 +597,19 @@ def test_progress_is_text_on_stderr(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_a_budget_rounded_up_to_whole_rollouts_is_said_with_the_progress(capfd):
+    found = agent()
+    rollout = found.config.batch
+    found.learn(rollout + 1, how=HOW)
+    whole = f"{2 * rollout:,}, 2 rollouts of {rollout:,}\n"
+    note = f"{rollout + 1:,} interactions are rounded up to {whole}"
+    assert capfd.readouterr().err.count(note) == 1
+    found.learn(how=HOW)  # already done: nothing is rounded again
+    assert "are rounded" not in capfd.readouterr().err
+    agent().learn(rollout + 1, progress=False, how=HOW)
+    assert "are rounded" not in capfd.readouterr().err
+
+
 def test_a_module_is_not_imported_for_a_folder_of_somebody_else(tmp_path, monkeypatch):
     (tmp_path / "theirs.py").write_text(
         "import gymnasium\ndef make(): return gymnasium.make('CartPole-v1')\n"
@@ -615,3 +634,137 @@ def test_a_loaded_agent_plays_elsewhere_but_does_not_learn_there(tmp_path):
     assert elsewhere.evaluate(3).lengths == (5, 5, 5)
     with pytest.raises(BadInput, match="learned in CartPole-v1"):
         elsewhere.learn(64)
+
+
+# ── environments that hang ────────────────────────────────────────────────────────────────
+
+
+GATE = threading.Event()
+
+
+class Hanging(Identity):
+    """Waits at its 40th step until `GATE` is open."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps, self.closed = 0, False
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 40:
+            GATE.wait(60)
+        return super().step(action)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def gate():
+    """Closed at first; at the end no thread waits at it any more."""
+    GATE.clear()
+    yield GATE
+    GATE.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("environments"):
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def test_a_hang_raises_in_the_caller_and_learning_goes_on_in_the_same_process(gate, tmp_path):
+    made = []
+
+    def make():
+        made.append(Hanging())
+        return made[-1]
+
+    gate.set()
+    agent("dna", Hanging, folder=tmp_path / "whole").learn(256, progress=False, how=HOW)
+    gate.clear()
+    found = agent("dna", make, folder=tmp_path / "run")
+    how = replace(HOW, env_timeout=0.3, checkpoint_every=64)
+    with pytest.raises(dna.EnvironmentTimeout) as hang:
+        found.learn(256, progress=False, how=how)
+    text = str(hang.value)
+    assert "environment: no answer for 0.3 seconds" in text
+    assert "dna resume" not in text
+    assert "GATE.wait(60)" in (tmp_path / "run" / "hang.txt").read_text()
+    assert "GATE.wait(60)" in hang.value.__notes__[0]
+    left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    gate.set()  # the abandoned call returns after all
+    while not all(env.closed for env in made):
+        time.sleep(0.01)
+    assert left == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    found.learn(progress=False, how=how)  # the folder is not locked any more
+    assert bytes_of(tmp_path / "run", *ALL) == bytes_of(tmp_path / "whole", *ALL)
+
+
+def test_an_environment_of_the_user_that_hung_is_not_used_again(gate, tmp_path):
+    config = tweak(tiny("ppo", None), agents=1, horizon=64)
+    found = dna.PPO(Hanging(), preset=config)
+    how = replace(HOW, env_timeout=0.2)
+    with pytest.raises(dna.EnvironmentTimeout, match=str(found.folder)):
+        found.learn(192, progress=False, how=how)
+    assert (found.folder / "hang.txt").is_file()
+    for use in (found.learn, found.evaluate):
+        with pytest.raises(BadInput, match=r"not used again; save\(FOLDER\)"):
+            use()
+    saved = found.save(tmp_path / "saved")
+    dna.load(saved, env=Identity()).learn(progress=False, how=how)
+
+
+@pytest.mark.usefixtures("gate")
+def test_a_second_interrupt_does_not_wait_for_the_environment():
+    class Interrupted(Hanging):
+        def step(self, action):
+            if self.steps == 39 and not GATE.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1.2)  # until the first has been seen, in any thread
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().step(action)
+
+    with pytest.raises(KeyboardInterrupt):
+        agent("ppo", Interrupted).learn(progress=False, how=replace(HOW, env_timeout=30.0))
+
+
+@pytest.mark.parametrize("env_threads", [1, 2])
+def test_a_time_limit_changes_nothing_that_is_computed(tmp_path, env_threads):
+    for name, seconds in (("free", None), ("timed", 30.0)):
+        how = replace(HOW, env_timeout=seconds, env_threads=env_threads)
+        agent("dna", folder=tmp_path / name).learn(192, progress=False, how=how)
+    assert bytes_of(tmp_path / "free", *ALL) == bytes_of(tmp_path / "timed", *ALL)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), "2", True])
+def test_a_time_limit_must_be_a_time(seconds, tmp_path):
+    how = replace(HOW, env_timeout=seconds)
+    with pytest.raises(BadInput, match=r"env_timeout: given .*, must be a number of seconds"):
+        agent("ppo", folder=tmp_path / "run").learn(192, progress=False, how=how)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_after_a_hang_the_process_ends_in_peace_and_leaves_no_folder(tmp_path):
+    code = (
+        "import sys, time, dna\n"
+        "from dna.envs.fake import Identity\n"
+        "class Stuck(Identity):\n"
+        "    def step(self, action):\n"
+        "        time.sleep(3600)\n"
+        "agent = dna.PPO(Stuck, agents=4)\n"
+        "try:\n"
+        "    how = dna.How(env_timeout=0.2, env_threads=2)\n"
+        "    agent.learn(512, progress=False, how=how)\n"
+        "except dna.EnvironmentTimeout as error:\n"
+        "    print(agent.folder.is_dir(), error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert done.stdout.startswith("True environment: no answer for 0.2 seconds")
+    assert done.stderr == ""
+    assert list(tmp_path.glob("dna-*")) == []

@@ -16,7 +16,8 @@ import dna.hub
 from dna.agents.hub import FILES, Packing, card, package, push
 from dna.cli import main
 from dna.common.errors import BadInput, MissingExtra, StorageFailure
-from dna.common.storage import write_folder
+from dna.common.storage import read_folder, write_folder
+from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.runs.folder import RunFolder
 from dna.runs.policy import load_policy
 from dna.runs.setup import How
@@ -125,6 +126,88 @@ def test_a_folder_is_evaluated_like_the_run(run, packed, tmp_path, api, capsys):
     assert main(["push", str(copy), "me/cartpole"]) == 2
     assert "written by a later `dna eval`" in capsys.readouterr().err
     assert api.told == []
+
+
+def spoiled(packed, tmp_path, change):
+    """A package whose policy is changed, with a manifest that fits."""
+    folder = shutil.copytree(packed, tmp_path / "spoiled")
+    files = read_folder(folder / "policy")
+    change(files)
+    write_folder(folder / "policy", files)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"clip": {}}, "clip"),
+        ({"clip": True}, "clip"),
+        ({"gain": {"a": 1}}, "gain"),
+        ({"gain": None}, "gain"),
+        ({"gain": float("nan")}, "gain"),
+        ({"clip": float("inf")}, "clip"),
+        ({"clip": 10**400}, "digits"),
+        ({"projection": "x"}, "projection"),
+        ({"value": 3}, "value"),
+        ({"value": False}, "value/"),
+        ({"about": [1]}, "about"),
+        ({"format": [2]}, "format"),
+        ({"env": 3}, "env"),
+        ({"network": []}, "network"),
+        ({"observation": {"kind": "vector", "shape": [-4], "dtype": "float32"}}, "shape"),
+        ({"observation": {"kind": "vector", "shape": [True], "dtype": "float32"}}, "shape"),
+        ({"observation": {"kind": "image", "shape": [4], "dtype": "float32"}}, "shape"),
+        ({"observation": {"kind": "odd", "shape": [4], "dtype": "float32"}}, "kind"),
+        ({"observation": {"kind": "vector", "shape": [4], "dtype": {}}}, "dtype"),
+        ({"action": {"kind": "categorical", "sizes": [0]}}, "sizes"),
+        ({"action": {"kind": "categorical", "sizes": []}}, "sizes"),
+        ({"action": {"kind": "categorical", "sizes": ["a"]}}, "sizes"),
+        ({"action": {"kind": "gaussian", "sizes": [1, 2]}}, "sizes"),
+    ],
+    ids=str,
+)
+def test_a_description_of_wrong_types_is_one_line(packed, tmp_path, change, said, capsys):
+    def describe(files):
+        files["policy.json"] = json.dumps(json.loads(files["policy.json"]) | change).encode()
+
+    folder = spoiled(packed, tmp_path, describe)
+    assert main(["eval", str(folder), "--episodes", "1"]) == 6
+    line = capsys.readouterr().err
+    assert said in line
+    assert (line.count("\n"), len(line) < 400) == (1, True)
+
+
+BIAS = "policy/value_head.bias"
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "said"),
+    [
+        (BIAS, torch.tensor([torch.nan]), "is not of finite numbers"),
+        ("preprocess/scale", torch.full((4,), torch.inf), "is not of finite numbers"),
+        (BIAS, torch.tensor([1]), "is not of finite numbers"),
+        (BIAS, torch.zeros(2), r"is \(2,\), not \(1,\)"),
+        (BIAS, None, "is missing"),
+        ("value/value_head.bias", None, "is missing"),
+        ("policy/extra", torch.zeros(1), "belongs to no layer"),
+        ("extra", torch.zeros(1), "belongs to no part"),
+        ("optimizer/0", torch.zeros(1), "belongs to no part"),
+    ],
+)
+def test_tensors_that_are_not_those_of_the_policy_are_refused(
+    packed, tmp_path, name, tensor, said
+):
+    def replace_tensor(files):
+        tensors = tensors_from(files["policy.safetensors"], "test")
+        tensors.pop(name, None)
+        if tensor is not None:
+            tensors[name] = tensor
+        files["policy.safetensors"] = tensor_bytes(tensors)
+
+    folder = spoiled(packed, tmp_path, replace_tensor)
+    with pytest.raises(StorageFailure, match=said):
+        dna.hub.load(folder)
+    assert main(["export", str(folder), "--no-env", "--out", str(tmp_path / "x.onnx")]) == 6
 
 
 def test_loading_needs_the_policy_alone(packed, tmp_path):

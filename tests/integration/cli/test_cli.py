@@ -3,13 +3,16 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from dna.cli import main
+from dna.cli import COMMANDS, main
+from dna.common.lock import locked
 from dna.config.overrides import at
 from dna.config.presets import PRESETS
 
@@ -62,6 +65,24 @@ def test_progress_is_plain_lines_when_not_on_a_terminal(capsys):
     assert "\x1b" not in captured.err
 
 
+def test_a_budget_rounded_up_to_whole_rollouts_is_said_once(capsys):
+    words = ["train", "CartPole-v1", "--interactions", "600", "horizon=64", "agents=8"]
+    words += ["--compile", "off"]
+    assert main([*words, "--out", "a"]) == 0
+    shown = capsys.readouterr()
+    note = "600 interactions are rounded up to 1,024, 2 rollouts of 512\n"
+    assert shown.err.count(note) == 1
+    assert "are rounded" not in shown.out
+    for silent in ("--quiet", "--json"):
+        assert main([*words, "--out", silent.strip("-"), silent]) == 0
+        shown = capsys.readouterr()
+        assert "are rounded" not in shown.err + shown.out
+    assert main([*words, "--out", "a", "--resume"]) == 0
+    assert "are rounded" not in capsys.readouterr().err
+    assert main([*words, "--out", "even", "--interactions", "512"]) == 0
+    assert "are rounded" not in capsys.readouterr().err
+
+
 def test_dry_run_prints_the_configuration_and_writes_nothing(capsys, tmp_path):
     assert (
         main(["train", "CartPole-v1", "--dry-run", "policy.sgd.epochs=1", "--seed", "4"]) == 0
@@ -98,7 +119,6 @@ def test_a_config_file_starts_a_run_and_overrides_win(capsys, trained):
         (["train", "CartPole-v1", "--preset", "minatr.dna"], "did you mean 'minatar.dna'?"),
         (["train", "CartPole-v1", "--algo", "ppo", "--preset", "small.dna"], "contradicts"),
         (["train", "CartPole-v1", "--algo", "sac"], "--algo"),
-        (["train", "CartPole-v1", "--seed", "-1"], "--seed"),
         (["train", "CartPole-v1", "--interactions", "0"], "--interactions"),
         (["train", "CartPole-v1", "--device", "tpu"], "--device"),
         (["train", "CartPole-v1", "--sede", "1"], "--seed"),
@@ -111,7 +131,20 @@ def test_a_config_file_starts_a_run_and_overrides_win(capsys, trained):
         (["record", "nowhere"], "nowhere: no run here"),
         (["resume", "nowhere"], "nowhere: no run here"),
         (["show", "minatar.dan"], "did you mean 'minatar.dna'?"),
-        (["list", "everything"], "everything"),
+        (["list", "everything"], "'what': 'everything' is not one of 'presets'"),
+        (["train", "CartPole-v1", "--algo", "dnaa"], "'--algo': 'dnaa' is not one of 'dna'"),
+        (["train", "CartPole-v1", "--preset", "foo"], "no such preset; `dna list presets`"),
+        (["train", "CartPole-v1", "--seed", "-1"], "'--seed': must be at least 0"),
+        (["train", "CartPole-v1", "--seeds", "x"], "'--seeds': must be an integer"),
+        (["train", "CartPole-v1", "--env-timeout", "nan"], "nan is not a number of seconds"),
+        (["train", "CartPole-v1", "--env-timeout", "0.5"], "must be 1 to 1,000,000 seconds"),
+        (["train", "CartPole-v1", "--env-timeout", "inf"], "must be 1 to 1,000,000 seconds"),
+        (["train", "CartPole-v1", "--env-timeout", "abc"], "'--env-timeout': must be a number"),
+        (["report", "nowhere"], "nowhere: neither a folder nor an experiment; `dna list exp"),
+        (["report", "toyy"], "toyy: neither a folder nor an experiment; did you mean 'toy'?"),
+        (["report", "a", "no/where"], "a: no run here"),
+        (["import-sb3", "no.zip", "CartPole-v1", "--out", "x"], "no.zip: no such file; give"),
+        (["import-sb3", ".", "CartPole-v1", "--out", "x"], ".: is a folder; give the zip"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_how_to_mend_it(words, said, capsys, tmp_path):
@@ -119,11 +152,34 @@ def test_a_mistake_is_one_line_that_says_how_to_mend_it(words, said, capsys, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(capsys, tmp_path):
+@pytest.mark.parametrize("out", ["file", "file/run", "file/a/b"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        TRAIN,
+        [*TRAIN, "--seeds", "2"],
+        [*TRAIN, "--restart"],
+        ["sweep", *TRAIN[1:], "agents=2,4"],
+    ],
+)
+def test_a_file_in_place_of_a_folder_is_one_line(words, out, capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    line = refused(capsys, [*TRAIN, "--out", str(tmp_path / "file" / "run")], 6)
-    assert "file" in line
-    assert "check the path" in line
+    line = refused(capsys, [*words, "--out", out])
+    assert "file: is a file, but a folder is needed there; choose another" in line
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_folder_in_use_is_said_before_anything_else(capsys, trained):
+    with locked(trained):
+        for words in (
+            [],
+            ["--resume"],
+            ["--restart"],
+            ["--seed", "9"],
+            ["--resume", "agents=2"],
+        ):
+            line = refused(capsys, [*TRAIN, "--out", str(trained), *words], 3)
+            assert f"in use by pid {os.getpid()}" in line
 
 
 def test_an_existing_run_is_not_touched_without_being_told(capsys, trained):
@@ -213,6 +269,16 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("columns", ["60", "80", "200"])
+def test_the_list_of_commands_has_their_whole_summaries(columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "..." not in text.partition(" Commands: ")[2]
+    for name, command in COMMANDS.items():
+        assert f" {name} {command.__doc__.splitlines()[0]}" in text
+
+
 def test_the_bare_command_is_help_and_the_version_is_told(capsys):
     assert main([]) == 0
     assert "Commands" in capsys.readouterr().out
@@ -278,11 +344,36 @@ def test_hints_survive_a_tree_that_an_earlier_override_broke(pairs, capsys):
     assert "lr: no 'lr'" in refused(capsys, ["train", "CartPole-v1", *pairs])
 
 
-def test_a_module_that_exits_while_imported_is_no_success(capsys, tmp_path, monkeypatch):
-    (tmp_path / "quitter.py").write_text("import sys\nsys.exit()\n")
+@pytest.mark.parametrize("statement", ["sys.exit()", "raise GeneratorExit"])
+def test_a_module_that_exits_while_imported_is_no_success(
+    statement, capsys, tmp_path, monkeypatch
+):
+    (tmp_path / "quitter.py").write_text(f"import sys\n{statement}\n")
+    monkeypatch.delitem(sys.modules, "quitter", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     line = refused(capsys, ["train", "quitter:make", "--allow-import"])
     assert "cannot import quitter" in line
+
+
+def test_control_characters_never_reach_the_terminal(capsys, tmp_path, trained):
+    line = refused(capsys, ["resume", "\x1b[31mred\rrun"])
+    assert "\\x1b[31mred\\rrun: no run here" in line
+    tree = json.loads((trained / "config.json").read_text())["config"]
+    tree["env"]["id"] = "Cart\x1b[31mPole"
+    (tmp_path / "odd.json").write_text(json.dumps(tree))
+    assert "env.id: contains control characters" in refused(capsys, ["show", "odd.json"])
+    run = tmp_path / "\x1b[2Jrun"
+    shutil.copytree(trained, run)
+    assert main(["resume", run.name]) == 0
+    assert capsys.readouterr().out == "\\x1b[2Jrun: already finished\n"
+    (run / "done").unlink()
+    (run / "machine.json").write_text("")
+    with warnings.catch_warnings(action="always"):
+        assert main(["resume", run.name]) == 0
+    said = capsys.readouterr()
+    assert "\x1b" not in said.err + said.out
+    assert "dna: \\x1b[2Jrun/machine.json: empty" in said.err
+    assert "run: \\x1b[2Jrun " in said.out
 
 
 def test_values_with_brackets_are_shown_as_they_are(capsys, tmp_path, trained):
@@ -436,6 +527,34 @@ def test_doctor_finds_what_is_wrong_with_an_environment(capsys, tmp_path, monkey
     assert "seeds change nothing" in capsys.readouterr().out
     assert main(["doctor", "my_envs:Broken", "--allow-import"]) == 5
     assert "RuntimeError: no" in capsys.readouterr().out
+
+
+def test_doctor_names_what_a_resume_would_lose(capsys, tmp_path, monkeypatch):
+    (tmp_path / "lossy_envs.py").write_text(
+        "import numpy as np\n"
+        "from dna.envs.fake import Identity\n"
+        "class Ball:\n"
+        "    pass\n"
+        "class Growing(Identity):\n"
+        "    def reset(self, **how):\n"
+        "        self.balls = []\n"
+        "        return super().reset(**how)\n"
+        "    def step(self, action):\n"
+        "        self.balls.append(Ball())\n"
+        "        return super().step(action)\n"
+        "class Counting(Identity):\n"
+        "    steps = 0\n"
+        "    def step(self, action):\n"
+        "        Counting.steps += 1\n"
+        "        return super().step(action)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["doctor", "lossy_envs:Growing", "--allow-import"]) == 0
+    shown = capsys.readouterr().out
+    assert "note  cannot be restored as it is after 1 steps" in shown
+    assert "lossy_envs.Ball" in shown
+    assert main(["doctor", "lossy_envs:Counting", "--allow-import"]) == 0
+    assert "note  changes lossy_envs.Counting.steps, which is not" in capsys.readouterr().out
 
 
 def test_an_environment_of_ones_own_trains_by_module_and_factory(capsys, tmp_path, monkeypatch):

@@ -13,9 +13,11 @@ import time
 import pytest
 
 from dna.cli import main
+from dna.cli.progress import each_seed
 from dna.cli.train import print_seed_summary, seed_summary
 from dna.common.errors import DnaError, FolderBusy
 from dna.common.lock import locked
+from dna.config.overrides import tweak
 from dna.config.presets import for_environment
 from dna.runs.folder import RunFolder
 from dna.runs.sweeps.pool import Task, check, jobs_for
@@ -163,3 +165,21 @@ def test_a_dry_run_names_every_seed_and_too_many_are_refused(tmp_path, capsys, m
 
 def test_off_a_terminal_seeds_are_told_in_lines(trained):
     assert "seed 4 done  seed 5 done" in trained[2]
+
+
+def test_a_seed_whose_last_rollout_exceeds_the_budget_is_at_100_percent(tmp_path):
+    config = tweak(for_environment("CartPole-v1"), interactions=2000, horizon=128, agents=8)
+    task = Task(config, 3, tmp_path, state="running", interactions=2048, score=9.0)
+    assert each_seed([task]) == "seed 3 100% score 9.00"
+
+
+def test_a_budget_rounded_up_to_whole_rollouts_is_said_once_for_all_seeds(tmp_path, capfd):
+    words = ["train", *SMALL, "--seeds", "2", "--out", str(tmp_path), "--interactions", "600"]
+    assert main(words) == 0
+    note = "600 interactions are rounded up to 1,024, one whole rollout\n"
+    shown = capfd.readouterr()
+    assert shown.err.count(note) == 1
+    assert "are rounded" not in shown.out
+    assert "102%" not in shown.err
+    assert main([*words, "--resume"]) == 0
+    assert "are rounded" not in capfd.readouterr().err

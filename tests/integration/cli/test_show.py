@@ -58,6 +58,21 @@ def test_the_profile_is_shown_with_reasons(capsys):
     assert all(len(row) == 3 for row in tree.values())
 
 
+def test_a_phase_that_only_one_side_has_is_shown_with_all_its_settings(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    text = said(capsys, "show", "minatar.dna", "--diff", "minatar.ppo")
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines()}
+    distil = PRESETS["minatar.dna"].phases[2]
+    assert rows["distil.sgd.minibatch"] == [str(distil.sgd.minibatch), "–"]
+    assert rows["distil.beta"] == [str(distil.beta), "–"]
+    assert rows["joint.value_weight"] == ["–", "0.5"]
+    tree = json.loads(said(capsys, "show", "minatar.dna", "--diff", "minatar.ppo", "--json"))
+    assert tree["distil.sgd.minibatch"] == [distil.sgd.minibatch, None]
+    keys = {key.removeprefix("distil.") for key in tree if key.startswith("distil.")}
+    sgd = {f"sgd.{key}" for key in type(distil.sgd).model_fields}
+    assert keys == set(type(distil).model_fields) - {"name", "sgd"} | sgd
+
+
 def test_a_preset_of_atari_shows_its_games_settings(capsys):
     text = said(capsys, "show", "easy.ppo")
     assert "env.atari" in text

@@ -70,6 +70,22 @@ def test_progress_counts_every_episode(tmp_path):
     assert told == list(range(1, 8))
 
 
+def test_progress_is_lines_on_stderr_when_not_on_a_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("dna.cli.progress.QUIET_FOR", 0.0)
+    run = tmp_path / "run"
+    untrained(run, settings("CartPole-v1"))
+    assert main(["eval", str(run), "--episodes", "3", "--json"]) == 0
+    often = capsys.readouterr()
+    told = [f"{run}, policy, episodes played: {n} of 3" for n in (1, 2, 3)]
+    assert often.err.splitlines() == told
+    assert json.loads(often.out)["policy"]["episodes"] == 3
+    monkeypatch.setattr("dna.cli.progress.QUIET_FOR", 1000.0)
+    assert main(["eval", str(run), "--episodes", "3"]) == 0
+    seldom = capsys.readouterr()
+    assert seldom.err.splitlines() == [told[0], told[2]]
+    assert len(seldom.out.splitlines()) == 1
+
+
 def test_one_run_as_json_has_every_field(tmp_path, capsys):
     untrained(tmp_path / "run", settings("CartPole-v1"))
     words = ["eval", str(tmp_path / "run"), "--episodes", "6", "--json", "--random"]

@@ -14,7 +14,7 @@ from dna.cli import main
 from dna.common.storage import read_folder, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.envs import Making, make
-from dna.evaluation.film import CHOSEN, WIDTH, Film, distribution_of
+from dna.evaluation.film import CHOSEN, WIDTH, Film, distribution_of, mp4, poster
 from dna.runs.policy import load_policy
 from helpers import tiny
 from untrained import SHORT, settings, untrained
@@ -216,3 +216,15 @@ def test_a_policy_of_format_1_is_read_and_acts_the_same(tmp_path):
     obs = torch.randn(5, 4)
     assert torch.equal(loaded.parameters(obs), policy.parameters(obs))
     assert loaded.opinion(obs).other is None
+
+
+def test_the_poster_of_a_film_is_not_a_blank_frame():
+    blank = np.full((64, 128, 3), 20, np.uint8)
+    blank[:, 64:] = np.random.default_rng(0).integers(0, 255, (64, 64, 3))  # the panel
+    shown = blank.copy()
+    shown[16:48, 16:48] = 230
+    film = mp4([blank] * 12 + [shown] * 12, fps=10)
+    picture = np.asarray(Image.open(io.BytesIO(poster(film))))
+    assert abs(picture.astype(int) - shown).mean() < abs(picture.astype(int) - blank).mean()
+    assert poster(film[:200]) is None
+    assert poster(mp4([blank] * 3, fps=10)) is not None

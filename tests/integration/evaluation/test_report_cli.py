@@ -287,6 +287,16 @@ def test_only_what_changed_is_sent(watching):
     assert not any("html" in part for part in second["parts"])
 
 
+def test_a_damaged_toy_problem_is_one_line(tmp_path, capsys):
+    extra = {"toy": {"table": [], "verdicts": {"C006": "held"}}}
+    tree = {"name": "fig01", "title": "Toy", "scale": "small", "extra": extra, "verdicts": []}
+    (tmp_path / "experiment.json").write_text(json.dumps(tree))
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "toy.html")]) == 6
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "experiment.json: not an experiment (extra.toy.verdicts.C006" in line
+
+
 def test_a_port_that_is_taken_is_one_line(watching, trained, capsys):
     capsys.readouterr()
     assert main(["watch", str(trained / "seed0"), "--port", str(watching.port)]) == 2

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle  # noqa: TID251  it is what must never be loaded
+import time
 import warnings
 import zipfile
 
@@ -18,7 +19,7 @@ from dna.agents.hub import load
 from dna.cli import main
 from dna.common.errors import BadInput, StorageFailure
 from dna.evaluation.evaluate import evaluate
-from dna.evaluation.sb3 import import_model, read_model, read_tensors
+from dna.evaluation.sb3 import heads_of, import_model, read_model, read_tensors
 from dna.networks.distributions import Gaussian
 
 with warnings.catch_warnings():
@@ -285,6 +286,29 @@ def test_tensors_of_every_shape_are_read_exactly():
         assert found[name].dtype == tensor.numpy().dtype
 
 
+def test_a_long_name_of_an_activation_does_not_hang(tmp_path):
+    path = tmp_path / "model.zip"
+    trained("CartPole-v1", path)
+    with zipfile.ZipFile(path) as old:
+        weights = old.read("policy.pth")
+    with zipfile.ZipFile(path, "w") as new:
+        new.writestr("policy.pth", weights)
+        new.writestr("data", json.dumps({"policy_kwargs": {"activation_fn": "." * 95_000}}))
+    began = time.monotonic()
+    with pytest.raises(BadInput, match="is neither Tanh nor ReLU"):
+        import_model(path, "CartPole-v1", tmp_path / "ours")
+    assert time.monotonic() - began < 5
+
+
+def test_a_zip_of_very_many_files_is_refused_before_they_are_listed():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(9_000):
+            archive.writestr(str(number), b"")
+    with pytest.raises(StorageFailure, match="holds too many files"):
+        read_tensors(file.getvalue(), "file")
+
+
 @pytest.mark.parametrize("protocol", range(6))
 def test_no_program_in_a_pickle_is_run(tmp_path, protocol):
     canary = tmp_path / "canary"
@@ -381,6 +405,13 @@ def test_random_damage_never_raises_anything_else(tmp_path):
         except StorageFailure:
             refused += 1
     assert refused > 800
+
+
+def test_a_weight_without_axes_is_refused(tmp_path):
+    trained("CartPole-v1", tmp_path / "model.zip")
+    _, tensors = read_model(tmp_path / "model.zip")
+    with pytest.raises(BadInput, match=r"'action_net\.bias' is a single number"):
+        heads_of(tensors | {"action_net.bias": np.array(0.0)}, "model.zip")
 
 
 def test_what_is_in_base64_is_never_decoded(tmp_path):

@@ -11,6 +11,15 @@ import pytest
 import scipy.stats
 import stable_baselines3
 from gymnasium import spaces
+from stable_baselines3.common.callbacks import (
+    BaseCallback,
+    CallbackList,
+    CheckpointCallback,
+    EvalCallback,
+    ProgressBarCallback,
+    StopTrainingOnRewardThreshold,
+)
+from stable_baselines3.common.utils import LinearSchedule
 
 import dna
 from dna.agents.notebook import card
@@ -65,7 +74,7 @@ def test_overrides_in_each_spelling():
         ({"agents": 0}, "agents: given 0"),
         ({"policy__sgd__minibatch": 100}, "does not divide the batch"),
         ({"env__id": "Acrobot-v1"}, "is set by the first argument"),
-        ({"preset": "cartpole.dno"}, "preset cartpole.dno: no such preset"),
+        ({"preset": "cartpole.dno"}, "preset cartpole.dno: no such preset; did you mean"),
         ({"preset": "cartpole.ppo"}, "preset: cartpole.ppo is for PPO, not DNA"),
         ({"preset": "tuned.dna"}, "atari: is for ids that begin with ALE/"),
         ({"seed": -1}, "seed: given -1"),
@@ -116,6 +125,92 @@ def test_every_argument_of_sb3s_ppo_is_answered(kind, name):
         kind("CartPole-v1", **{name: 1})
     assert "\n" not in str(caught.value)
     assert "known: " not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "instead"),
+    [
+        (dna.PPO, "learning_rate", "joint__sgd__learning_rate={'start': 1e-3, 'end': 0.0}"),
+        (dna.DNA, "lr", "policy__sgd__learning_rate={'start': 1e-3, 'end': 0.0}"),
+        (dna.PPG, "value__sgd__learning_rate", "value__sgd__learning_rate={'start': 1e-3"),
+        (dna.PPO, "clip_range", "joint__epsilon={'start': 0.2, 'end': 0.0}"),
+        (dna.DNA, "policy__epsilon", "policy__epsilon={'start': 0.2, 'end': 0.0}"),
+        (dna.PPO, "ent_coef", "joint__entropy_bonus={'start': 0.01, 'end': 0.0}"),
+        (dna.PPO, "gamma", "learning_rate, epsilon and entropy_bonus have schedules"),
+    ],
+)
+@pytest.mark.parametrize("schedule", [lambda left: left * 1e-3, LinearSchedule(1e-3, 0.0, 1.0)])
+def test_a_function_as_schedule_is_answered(kind, name, instead, schedule):
+    with pytest.raises(BadInput) as caught:
+        kind("CartPole-v1", **{name: schedule})
+    line = str(caught.value)
+    assert line.startswith(f"{name.replace('__', '.')}: a function is not a setting; ")
+    assert instead in line
+    assert "\n" not in line
+    assert len(line) <= 200
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), {1}, {"a": object()}])
+def test_a_value_that_no_file_can_hold_is_named_by_its_type(value):
+    inner = value["a"] if isinstance(value, dict) else value
+    with pytest.raises(BadInput, match=rf"^returns\.gamma: given a {type(inner).__name__}, "):
+        dna.PPO("CartPole-v1", returns__gamma=value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "instead"),
+    [
+        (dna.PPO, "vf_coef", "did you mean 'joint.value_weight'?"),
+        (dna.PPO, "joint__vf_coef", "did you mean 'joint.value_weight'?"),
+        (dna.PPO, "value__vf_coef", "did you mean 'joint.value_weight'?"),
+        (dna.DNA, "vf_coef", "set value.sgd.learning_rate"),
+        (dna.PPG, "policy__vf_coef", "set value.sgd.learning_rate"),
+        (dna.PPO, "joint__lr", "did you mean 'joint.sgd.learning_rate'?"),
+        (dna.DNA, "value__learning_rate", "did you mean 'value.sgd.learning_rate'?"),
+        (dna.PPO, "policy__sgd__epochs", "did you mean 'joint.sgd.epochs'?"),
+        (dna.PPO, "gama", "did you mean 'returns.gamma'?"),
+        (dna.DNA, "epoch", "did you mean 'policy.sgd.epochs'?"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_answered_with_its_path(kind, name, instead):
+    with pytest.raises(UnknownKey) as caught:
+        kind("CartPole-v1", **{name: 1})
+    assert str(caught.value).endswith(f"; {instead}")
+
+
+class OwnOfSb3(BaseCallback):
+    def _on_step(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("callback", "words"),
+    [
+        (lambda: EvalCallback(gymnasium.make("CartPole-v1")), r"agent\.evaluate\(\)"),
+        (lambda: CheckpointCallback(100, "nowhere"), r"dna\.How\(checkpoint_every="),
+        (lambda: StopTrainingOnRewardThreshold(475), "on_iteration_end.* False when row.score"),
+        (lambda: ProgressBarCallback(), "use progress="),
+        (OwnOfSb3, r"on_iteration_end\(self, state, row\)"),
+        (lambda: [OwnOfSb3()], r"on_iteration_end\(self, state, row\)"),
+        (lambda: CallbackList([OwnOfSb3()]), "pass a list"),
+        (lambda: EvalCallback, r"agent\.evaluate\(\)"),
+    ],
+)
+def test_callbacks_of_sb3_are_answered(callback, words):
+    with pytest.raises(
+        BadInput, match=rf"^callback: \w+ is for Stable-Baselines3; .*{words}"
+    ) as e:
+        dna.PPO("CartPole-v1").learn(64, callback=callback())
+    assert "\n" not in str(e.value)
+    assert len(str(e.value)) <= 200
+
+
+def test_a_class_as_callback_must_be_called():
+    class Diary:
+        def on_iteration_end(self, state, row): ...
+
+    with pytest.raises(BadInput, match=r"^callback: Diary is a class; pass Diary\(\)"):
+        dna.PPO("CartPole-v1").learn(64, callback=Diary)
 
 
 @pytest.mark.parametrize(

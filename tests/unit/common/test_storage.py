@@ -1,18 +1,24 @@
 """Files are whole or not at all, hashed, and can be cut back; the folder has one writer."""
 
 import errno
+import hashlib
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
 
-from dna.common import syscalls
+from dna.common import append_log, syscalls
 from dna.common.append_log import AppendLog
-from dna.common.errors import FolderBusy, StorageFailure
+from dna.common.errors import BadInput, FolderBusy, StorageFailure
 from dna.common.lock import locked
 from dna.common.storage import read_folder, read_json, remove, write, write_folder, write_json
-from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.common.tensor_files import tensor_bytes, tensor_names, tensors_from
+from dna.runs.folder import RunFolder
 from dna.runs.retention import remove_leftovers
 
 
@@ -105,6 +111,22 @@ def test_tensors_survive_and_garbage_does_not():
         tensors_from(b"\xff" * 64, "here")
 
 
+def test_the_names_of_tensors_are_read_from_the_header_alone(tmp_path):
+    path = tmp_path / "file.safetensors"
+    path.write_bytes(tensor_bytes({"b/c": torch.zeros(2), "a": torch.ones(1)}))
+    os.truncate(path, 6 * 10**9)
+    assert sorted(tensor_names(path)) == ["a", "b/c"]
+
+
+@pytest.mark.parametrize("start", [b"", b"\0" * 8, b"\xff" * 8, b"\2\0\0\0\0\0\0\0[]"])
+def test_a_header_that_is_none_is_refused(tmp_path, start):
+    path = tmp_path / "file.safetensors"
+    path.write_bytes(start)
+    os.truncate(path, 6 * 10**9 if start else 0)
+    with pytest.raises(StorageFailure, match="not a safetensors file"):
+        tensor_names(path)
+
+
 def test_a_log_is_cut_back_to_where_it_was(tmp_path):
     log = AppendLog(tmp_path / "log")
     log.write("one")
@@ -119,6 +141,32 @@ def test_a_log_is_cut_back_to_where_it_was(tmp_path):
     assert longer.missing == 10**9 - 10
     longer.close()
     assert (tmp_path / "log").read_text() == "one\nthree\n"
+
+
+def test_a_log_knows_the_hash_of_all_that_it_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(append_log, "BLOCK", 7)
+    path = tmp_path / "log"
+
+    def hash_of_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    log = AppendLog(path)
+    log.write("one")
+    length = log.sync()
+    assert log.sha256 == hash_of_file()
+    before = log.sha256
+    log.write("two, which is longer than a block")
+    log.sync()
+    assert log.sha256 == hash_of_file()
+    with path.open("ab") as file:
+        file.write(b"of another process, without an end")
+    log.write("three")
+    log.sync()
+    assert log.sha256 == hash_of_file()
+    log.close()
+    again = AppendLog(path, keep=length)
+    assert (again.sha256, hash_of_file()) == (before, before)
+    again.close()
 
 
 def _try(folder, queue):
@@ -157,6 +205,60 @@ def test_a_name_given_twice_is_refused(tmp_path):
         read_json(tmp_path / "file.json")
 
 
+def test_a_name_given_twice_among_many_is_found_at_once(tmp_path):
+    names = ",".join(f'"{i}": 0' for i in range(50_000))
+    (tmp_path / "file.json").write_text(f'{{{names}, "49999": 0}}')
+    began = time.monotonic()
+    with pytest.raises(StorageFailure, match="'49999' is given twice"):
+        read_json(tmp_path / "file.json")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("digits", [401, 5000])
+def test_a_number_that_no_float_holds_is_refused(tmp_path, sign, digits):
+    path = tmp_path / "file.json"
+    path.write_text(f'{{"score": {sign}1{"0" * (digits - 1)}}}')
+    with pytest.raises(StorageFailure, match=r"the number .* digits"):
+        read_json(path)
+
+
+#: Reads a folder with little memory: reading its large file whole would fail.
+FRUGAL = """
+import resource, sys
+from pathlib import Path
+from dna.common.errors import StorageFailure
+from dna.common.storage import read_folder
+resource.setrlimit(resource.RLIMIT_AS, (300 * 2**20, 300 * 2**20))
+try:
+    read_folder(Path(sys.argv[1]))
+except StorageFailure as error:
+    print(error)
+"""
+
+
+def claimed(folder, name, size):
+    """Let the manifest claim this size for a file, which is sparse."""
+    write_folder(folder, {name: b"1"})
+    os.truncate(folder / name, size)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name]["bytes"] = size
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_large_file_is_checked_before_it_is_in_memory(tmp_path):
+    claimed(tmp_path / "x", "rank0.safetensors", 400 * 2**20)
+    words = [sys.executable, "-c", FRUGAL, str(tmp_path / "x")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert "damaged (not what the manifest says)" in done.stdout, done.stderr
+
+
+def test_a_json_file_that_claims_gigabytes_is_refused_unread(tmp_path):
+    claimed(tmp_path / "x", "state.json", 6 * 10**9)
+    with pytest.raises(StorageFailure, match=r"state\.json: larger than it should be"):
+        read_folder(tmp_path / "x")
+
+
 def test_links_are_neither_read_nor_written_through(tmp_path):
     (tmp_path / "secret").write_text("{}")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
@@ -169,6 +271,31 @@ def test_links_are_neither_read_nor_written_through(tmp_path):
     with pytest.raises(StorageFailure, match="is a link"):
         read_folder(tmp_path / "y")
     assert (tmp_path / "secret").read_text() == "{}"
+
+
+def test_a_log_with_a_second_name_is_written_to_a_copy(tmp_path):
+    """As after `cp -al run backup`: the backup must not change."""
+    (tmp_path / "log").write_bytes(b"one\ntwo\nthree\n")
+    (tmp_path / "backup").hardlink_to(tmp_path / "log")
+    log = AppendLog(tmp_path / "log", keep=8)
+    log.write("other")
+    log.close()
+    assert (tmp_path / "log").read_bytes() == b"one\ntwo\nother\n"
+    assert (tmp_path / "backup").read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_a_lock_file_with_a_second_name_is_refused(tmp_path):
+    (tmp_path / "precious").write_text("pid of somebody")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.lock").hardlink_to(tmp_path / "precious")
+    with (
+        pytest.raises(StorageFailure, match="hard link to another file; delete it"),
+        locked(tmp_path / "run"),
+    ):
+        pass
+    with pytest.raises(BadInput, match="hard link to another file"):
+        RunFolder(tmp_path / "run").check_free()
+    assert (tmp_path / "precious").read_text() == "pid of somebody"
 
 
 def test_what_was_written_is_read_back(tmp_path, monkeypatch):

@@ -171,6 +171,40 @@ def test_values_out_of_range_are_refused_with_their_key(pair):
     assert complaint(pair).startswith(f"{shown}: given ")
 
 
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("policy.sgd.epochs=-1", "policy.sgd.epochs: given -1, must be at least 0"),
+        ("policy.sgd.epochs=x", 'policy.sgd.epochs: given "x", must be an integer'),
+        ("policy.sgd.epochs=1.5", "policy.sgd.epochs: given 1.5, must be an integer"),
+        ("returns.gamma=2", "returns.gamma: given 2, must be at most 1"),
+        ("returns.gamma=x", 'returns.gamma: given "x", must be a number'),
+        ("value.weight=0", "value.weight: given 0, must be greater than 0"),
+        (
+            "network.activation=gelu",
+            "network.activation: given \"gelu\", must be 'tanh' or 'relu'",
+        ),
+        ("warm_up=3", "warm_up: given 3, must be an object; null switches it off"),
+        ("env.id=3", "env.id: given 3, must be a string"),
+        ("phases=x", 'phases: given "x", must be a list'),
+        ("phases=[]", "phases: given [], must have at least 1 item"),
+        ("phases=[{}]", "phases.0: given {}, must have the key 'kind'"),
+        (
+            'phases=[{"kind":"x"}]',
+            'phases.0: given {"kind": "x"}, kind must be one of '
+            "'policy', 'joint', 'value', 'distil', 'auxiliary'",
+        ),
+        (
+            "network.encoder=custom:1",
+            'network.encoder: given "custom:1", must match the pattern '
+            "'^custom:[A-Za-z_][A-Za-z0-9_]{0,63}$'",
+        ),
+    ],
+)
+def test_a_refused_value_is_told_in_plain_english(pair, said):
+    assert complaint(pair) == said
+
+
 def test_unknown_keys_in_a_tree_are_refused():
     tree = json_tree(DNA) | {"xyzzy": "cpu"}
     with pytest.raises(BadInput, match=r"^xyzzy: no such setting$"):
@@ -184,6 +218,8 @@ def test_unknown_keys_in_a_tree_are_refused():
         BadInput, match=r"^value\.sgd\.epoch: no such setting; did you mean 'epochs'\?$"
     ):
         from_tree(tree)
+    with pytest.raises(BadInput, match=r"^gama: no such setting; did you mean 'returns.gamma'"):
+        from_tree(json_tree(DNA) | {"gama": 1})
 
 
 def test_a_missing_setting_is_named():

@@ -119,8 +119,8 @@ def test_the_end_of_training_is_judged_at_the_end_of_training_only():
         found = checks[claim](short)
         assert found.status == "not tested", claim
         assert "[" in found.effect, claim
-        assert (
-            found.note == "the claim is on the end of 50,000,000 interactions, not of 300,000"
+        assert found.note == (
+            "the claim is about the end of 50,000,000 interactions; these runs have 300,000"
         )
         wanted = "not held" if claim == "C015" else "held"  # σ_π did not fall
         assert checks[claim](whole).status == wanted, claim

@@ -88,7 +88,8 @@ def family(env_id: str) -> str:
 def preset(name: str) -> Config:
     """Return a preset by its name."""
     if name not in PRESETS:
-        raise BadInput(f"--preset {quoted(name)}: no such preset{nearest(name, list(PRESETS))}")
+        hint = nearest(name, list(PRESETS)) or "; `dna list presets` shows all"
+        raise BadInput(f"--preset {quoted(name)}: no such preset{hint}")
     return PRESETS[name]
 
 

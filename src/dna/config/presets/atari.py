@@ -1,7 +1,7 @@
 """Presets of Atari: tables 1, 2 and 3, and what the paper derives from them.
 
 Table 1 is the result of a coarse search: the sweeps of section 6 start from it and the noise
-figures ran it. The results used other epochs and λ, the family `tuned`, where `dna train
+figures use it. The results used other epochs and λ: the family `tuned`, from which `dna train
 ALE/…` starts. Ablations, distillation targets and the easy games are changes to these.
 """
 
@@ -51,11 +51,11 @@ def easy(config: Config) -> Config:
 
 # ── Table 1 (tab:main_hps): DNA, PPO and PPO (orig) ──────────────────────────────────────────
 
-# Settings that the table does not list are appendix A's (normalization, warm-up) and table 3's.
-# The paper does not say how weights are initialized; this is the authors' code.
+# Settings not listed in the table come from appendix A (normalization, warm-up) and table 3.
+# The paper does not say how weights are initialized; this follows the authors' code.
 # 200 M frames are 50 M interactions.
 _SHARED: dict[str, Any] = {
-    # The time bar makes the limit part of the state, so that it may end the value too.
+    # The time bar makes the limit part of the state, so truncation may count as termination.
     "env": EnvConfig(time_limit="terminal", atari=HARD),
     "returns": Returns(gamma=0.999, lambda_pi=0.95, lambda_v=0.95),
     "horizon": 128,
@@ -113,9 +113,9 @@ TABLE1 = {"dna": _TABLE1_DNA, "ppo": _TABLE1_PPO, "ppo_orig": _PPO_ORIG}
 
 # ── Table 2 (tab:ppg_hps): PPG; all other settings are those of DNA in table 1 ───────────────
 
-# The table does not list the auxiliary mini-batch; the authors' runs had 512, as DNA's
+# The table does not list the auxiliary mini-batch; the authors' runs used 512, like DNA's
 # distillation. Both λ are table 1's .95, not the .8 that section 6 found for DNA. The replay
-# holds 32 rollouts: 3.7 GB of frames.
+# buffer holds 32 rollouts: 3.7 GB of frames.
 _PPG = Config(
     phases=(
         Policy(sgd=SGD(epochs=1, minibatch=2048), epsilon=0.2, entropy_bonus=0.01),
@@ -159,7 +159,7 @@ EASY = {"dna": easy(_DNA), "ppo": easy(_PPO), "ppg": easy(_PPG)}
 #: PPO (basic), is `tuned.ppo_basic`.
 ABLATION = {
     "no_distil": without(_DNA, "distil"),
-    # "All three training objectives set to 512": value and distillation are there already.
+    # "All three training objectives set to 512": value and distillation already use 512.
     "mb512": tweak(_DNA, **{"policy.sgd.minibatch": 512}),
     "lambda_equal": tweak(_DNA, **{"returns.lambda_pi": 0.95}),
 }

@@ -1,8 +1,8 @@
 """Presets of MuJoCo, table 6 (tab:mujoco_hps): PPO and DNA, close to Schulman et al. 2017.
 
-Appendix K replaces the KL of the distillation by the squared distance of the Gaussian means
-and keeps λ_π at .95. Network: two layers of 64, tanh, as Schulman et al.; the rest is
-appendix A's. The warm-up is kept although a single agent needs no decorrelation: it
+Appendix K replaces the KL of the distillation with the squared distance between the Gaussian
+means and keeps λ_π at .95. Network: two layers of 64, tanh, as in Schulman et al.; the rest
+follows appendix A. The warm-up is kept although a single agent needs no decorrelation: it
 initializes the normalization statistics.
 """
 

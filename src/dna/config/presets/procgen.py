@@ -1,6 +1,6 @@
 """Presets of Procgen, table 7 (tab:procgen_hps): PPO, DNA and PPG, close to Cobbe et al. 2021.
 
-Hard levels without limit, as in the curves that the paper compares with; the 200 levels of
+Unlimited hard levels, as in the curves that the paper compares with; the 200 levels of
 appendix L's first sentence are `env.procgen.num_levels=200`. Encoder: IMPALA, as in Cobbe
 et al. Both normalizations and the warm-up follow appendix A. There is no penalty and no time
 bar.
@@ -56,8 +56,8 @@ PROCGEN = {
     "ppo": Config(
         phases=(Joint(sgd=_sgd(3, 8192), epsilon=0.2, entropy_bonus=0.01),), **_SHARED
     ),
-    # Without gradient clipping. The paper quotes Cobbe et al. instead of running it. The replay
-    # holds 32 rollouts of 65,536 states: 26 GB.
+    # Without gradient clipping. The paper quotes Cobbe et al. instead of running PPG. The
+    # replay buffer holds 32 rollouts of 65,536 states: 26 GB.
     "ppg": Config(
         phases=(
             Policy(sgd=_sgd(1, 8192, None), epsilon=0.2, entropy_bonus=0.01),

@@ -69,7 +69,7 @@ SMALL: Presets = {
 
 
 def _optimization(config: Config, epochs: int, minibatch: int) -> Config:
-    """Set the epochs of the phases that learn from returns, and half as many for the third."""
+    """Set the epochs of phases that learn from returns, and half as many of the third phase."""
     changes: dict[str, Any] = {}
     for phase in config.phases:
         third = phase.kind in ("distil", "auxiliary")
@@ -80,7 +80,7 @@ def _optimization(config: Config, epochs: int, minibatch: int) -> Config:
 
 # A score over the last 100 episodes spans half of 100,000 interactions: CartPole must be
 # solved early, hence many passes over each rollout. Rollouts of 256 rows instead of 1024 made
-# one seed in five forget again.
+# one seed in five forget what it had learned.
 CARTPOLE: Presets = {
     name: tweak(
         _optimization(config, epochs=10, minibatch=128),
@@ -99,11 +99,11 @@ CARTPOLE["ppg"] = tweak(
     CARTPOLE["ppg"], **{"aux.every": 4, "aux.sgd.epochs": 4, "aux.sgd.minibatch": 256}
 )
 ACROBOT = _each(SMALL, {"interactions": 300_000})
-# The reward depends on the present angle: a short horizon is enough, and far easier to learn.
+# The reward depends on the current angle: a short horizon is enough, and far easier to learn.
 PENDULUM = _each(SMALL, {"returns.gamma": 0.9, "interactions": 300_000})
 LUNARLANDER = _each(SMALL, {"returns.gamma": 0.999, "interactions": 1_000_000})
 
-# ── MinAtar (Young & Tian 2019): five games of 10×10 pixels, our small-scale proxy of Atari ──
+# ── MinAtar (Young & Tian 2019): five games of 10×10 pixels, our small-scale proxy for Atari ─
 
 # Tuned on Breakout and Asterix only, at half a million interactions; the other three games were
 # never looked at while tuning.
@@ -118,7 +118,7 @@ _MINATAR: dict[str, Any] = {
     "normalize_observation": None,
     "warm_up": WarmUp(low=0, high=300),
 }
-#: Ten times the paper's: with 0.01 DNA settles for a loop worth 6 on Breakout.
+#: Ten times the paper's: with 0.01 DNA gets stuck in a loop that scores 6 on Breakout.
 _ENTROPY = 0.1
 _MINATAR_POLICY = SGD(epochs=2, minibatch=512, learning_rate=_MINATAR_RATE)
 _MINATAR_VALUE = SGD(epochs=1, minibatch=256, learning_rate=_MINATAR_RATE)

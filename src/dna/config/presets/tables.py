@@ -116,7 +116,7 @@ TABLE1 = SettingsTable(
 )
 TABLE2 = SettingsTable(
     "tab:ppg_hps",
-    "Table 2: PPG on Atari; all others as DNA's in table 1",
+    "Table 2: PPG on Atari; all other settings as for DNA in table 1",
     atari.TABLE2,
     (
         Entry("Policy epochs (E_pi)", _either("sgd.epochs")),

@@ -39,6 +39,8 @@ from dna.runs.policy import SavedPolicy
 Array = npt.NDArray[Any]
 #: Version of ONNX's operators; onnxruntime 1.20 supports it.
 OPSET = 20
+#: Largest ONNX file that is read.
+MAX_BYTES = 2**30
 #: Largest accepted difference, relative to the largest number of an output (at least 1).
 TOLERANCE = 1e-5
 #: Batch sizes of the random observations that are compared.
@@ -213,7 +215,7 @@ class OnnxPolicy:
     """
 
     def __init__(self, path: Path, like: SavedPolicy) -> None:
-        self.runtime = Runtime(read(path))
+        self.runtime = Runtime(read(path, MAX_BYTES))
         self.contract: dict[str, Any] = json.loads(self.runtime.properties["contract"])
         self.obs = like.preprocess.spec
         self.spec = spec_of(like.distribution)

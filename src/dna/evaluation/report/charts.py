@@ -1,8 +1,8 @@
 """Draw curves as inline SVG: axes, lines with gaps, bands, a legend.
 
 The plot is stretched to the width of the page, with lines that keep their thickness; the labels
-beside it are positioned by percentages, so that text has one size on every screen. NaN in a
-curve is a gap.
+beside it are positioned by percentages, so that text has the same size on every screen. NaN in
+a curve is a gap.
 """
 
 import math
@@ -108,7 +108,7 @@ def envelope(low: Array, high: Array, keep: list[int]) -> tuple[Array, Array]:
 
 
 def grid_of(curves: list[Curve], most: int = MOST) -> Array:
-    """Return where curves are averaged: at their own x if they share them, else evenly."""
+    """Return where to average curves: at their own x if they share it, else on an even grid."""
     first = curves[0].x
     if len(first) <= most and all(np.array_equal(first, c.x) for c in curves):
         return first
@@ -253,7 +253,7 @@ def ends(low: Array, high: Array, tight: Scale) -> tuple[Array, Array]:
     most = np.minimum(high, np.fmax(low, tight.high) * 3)
     below = (low <= 0) & ~(high < tight.low)
     above = np.isinf(high) & ~(low > tight.high)
-    # Ends closer to zero than any curve would have no number on the axis.
+    # Ends closer to zero than any drawable value cannot be placed on the axis.
     least = np.where(below | ~(least > 1 / LARGEST), np.nan, least)
     return least, np.where(above | ~(most > 1 / LARGEST), np.nan, most)
 
@@ -421,7 +421,7 @@ def _path(line: Line, x: Scale, y: Scale) -> Html:
 
 
 def path(x: Array, y: Array) -> str:
-    """Return an SVG path with gaps; a point alone is a line of no length, which is a dot."""
+    """Return an SVG path with gaps; an isolated point is a zero-length line, drawn as a dot."""
     commands: list[str] = []
     pen = False
     lonely = alone(y)

@@ -39,7 +39,7 @@ ABOUT = {
     "policy_loss": "of the policy",
     "gradient_norm": "before clipping",
     "learning_rate": "of the phase's Adam",
-    "kl": "from the policy before",
+    "kl": "from the policy before the phase",
 }
 
 

@@ -1,9 +1,8 @@
 """Read run folders for a page: metrics as columns, state, checkpoints, groups of seeds.
 
-A folder may still be written while it is read; `refresh` reads only what was added.
+A folder may still be written to while it is read; `refresh` reads only what was added.
 """
 
-import json
 import math
 from array import array
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
+from dna.common.json_lines import lines, parse_row
 from dna.common.lock import check_unlocked
 from dna.common.storage import read, read_json, storage_errors
 from dna.config import Config
@@ -25,11 +25,11 @@ from dna.runs.folder import RunFolder
 
 Array = npt.NDArray[np.float64]
 State = Literal["finished", "training", "not running"]
-#: A larger film is named, not embedded.
+#: A larger video is named, not embedded.
 FILM_LIMIT = 24 * 2**20
 #: Iterations over which the speed is measured.
 RECENT = 20
-#: A log with more names is not one of a run.
+#: A log with more names than this is not the log of a run.
 MAX_NAMES = 2000
 
 # ── Logs ──────────────────────────────────────────────────────────────────────────────────
@@ -69,26 +69,21 @@ class Columns:
                 self._read_lines()
 
     def _read_lines(self) -> None:
-        with self.path.open("rb") as file:
-            file.seek(self.bytes)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                row = self._parse(line)
-                if self.rows and row["interactions"] < self.columns["interactions"][-1]:
-                    raise self._damaged("goes back in interactions")
-                self._add(row)
-                self.bytes += len(line)
+        for line in lines(self.path, self.bytes):
+            if not line.endswith(b"\n"):
+                break
+            row = self._parse(line)
+            if self.rows and row["interactions"] < self.columns["interactions"][-1]:
+                raise self._damaged("goes back in interactions")
+            self._add(row)
+            self.bytes += len(line)
 
     def _parse(self, line: bytes) -> dict[str, float]:
         try:
-            row: Any = json.loads(line)
-            found = {key: _value(value) for key, value in row.items()}
-            if not math.isfinite(found["interactions"]):
-                raise ValueError
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            row = parse_row(line)
+        except ValueError as error:
             raise self._damaged("is not a row of numbers") from error
-        return found
+        return {key: math.nan if value is None else value for key, value in row.items()}
 
     def _damaged(self, what: str) -> StorageFailure:
         return StorageFailure(f"{self.path}: line {self.rows + 1} {what}")
@@ -133,17 +128,6 @@ class Columns:
         if not group:
             due[:] = True
         return self["interactions"][due], self[key][due]
-
-
-def _value(value: Any) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValueError from None
 
 
 # ── Runs ──────────────────────────────────────────────────────────────────────────────────
@@ -251,7 +235,7 @@ class RunData:
 
 
 def _checkpoint(path: Path) -> Checkpoint:
-    """Read what is readable: a checkpoint may be removed meanwhile, or be damaged."""
+    """Read what is readable: a checkpoint may be damaged, or removed in the meantime."""
     saved = "–"
     score = None
     size = None
@@ -278,15 +262,15 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def bytes_of(path: Path, limit: int = FILM_LIMIT) -> bytes | None:
-    """Return a file to embed into the page; None if it is too large."""
+    """Return a file to embed in the page; None if it is too large."""
     stat = path.stat()
     return _cached(path, stat.st_mtime_ns, stat.st_size) if stat.st_size <= limit else None
 
 
 @lru_cache(maxsize=32)
 def _cached(path: Path, changed: int, size: int) -> bytes:
-    """Read a file; the other arguments only tell its versions apart."""
-    return read(path)
+    """Read a file of this size; `changed` only tells its versions apart."""
+    return read(path, limit=size)
 
 
 def find_runs(path: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Sections of an experiment's page: verdicts, figures, tables and curves of every arm."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,12 @@ from dna.evaluation.report.markup import (
 from dna.runs.folder import RunFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
-#: Narrower pictures (in pixels) would become coarse if they filled the page.
+#: Narrower pictures (in pixels) would look blurry if they filled the page.
 NARROW = 640
+
+
+#: Returns the verdicts of an experiment, given the content of its `experiment.json`.
+Judge = Callable[[dict[str, Any]], list[dict[str, str]]]
 
 
 class ExperimentRun(BaseModel):
@@ -80,11 +84,17 @@ class ExperimentFolder:
     runs: dict[str, RunData] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, path: Path) -> "ExperimentFolder":
-        """Read `experiment.json`, and every run folder that still exists."""
+    def of(cls, path: Path, judge: Judge | None = None) -> "ExperimentFolder":
+        """Read `experiment.json`, and every run folder that still exists.
+
+        `judge` returns the verdicts; None: those in the file.
+        """
         file = path / "experiment.json"
         try:
-            about = About.model_validate(read_json(file))
+            tree = read_json(file)
+            about = About.model_validate(tree)
+            if judge is not None:
+                about.verdicts = [ClaimVerdict.model_validate(one) for one in judge(tree)]
         except ValidationError as error:
             place = ".".join(str(key) for key in error.errors()[0]["loc"]) or "it"
             raise StorageFailure(f"{file}: not an experiment ({place} is wrong)") from None

@@ -1,12 +1,13 @@
 """Sections of the page with tables: runs, time, evaluation, videos, settings, machine."""
 
 import base64
+import functools
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from dna.common.errors import BadInput
+from dna.common.errors import BadInput, MissingExtra
 from dna.config import Config, json_tree
 from dna.config.overrides import differences, digest
 from dna.config.presets import family, for_environment
@@ -68,7 +69,8 @@ def _split(found: Iterable[RunData]) -> Html:
         total += run.seconds
         for name in run.timings.names("time/"):
             part = name.removeprefix("time/")
-            seconds[part] = seconds.get(part, 0.0) + float(np.nansum(run.timings[name]))
+            spent = run.timings[name]
+            seconds[part] = seconds.get(part, 0.0) + float(spent[np.isfinite(spent)].sum())
     seconds.pop("elapsed", None)
     total = max(total, sum(seconds.values()))
     if total <= 0:
@@ -79,7 +81,7 @@ def _split(found: Iterable[RunData]) -> Html:
         *sorted(large.items(), key=lambda item: -item[1]),
         *([("everything else", rest)] if rest >= LEAST * total else []),
     ]
-    bars = (_bar(part, spent, spent / total) for part, spent in rows)
+    bars = (_bar(part, taken, taken / total) for part, taken in rows)
     caption = el("figcaption", el("b", "time/…"), el("span", markup.duration(total)))
     return el("figure", caption, el("ul", *bars, class_="bars"), class_="chart")
 
@@ -114,12 +116,13 @@ def evaluation(found: list[RunData]) -> PageSection | None:
             result = run.evaluation.get(who)
             if isinstance(result, dict):
                 name = run.config.algorithm.upper() if who == "policy" else "random agent"
-                rows.append([name, run.environment, str(run.seed), *_played(result)])
+                mean, *others = _played(result)
+                rows.append([name, mean, run.environment, str(run.seed), *others])
     head = [
         "agent",
+        "mean",  # near the left edge: on a phone, the rest of the table has to be scrolled to
         "environment",
         "run's seed",
-        "mean",
         "std",
         "95 % interval of the mean",
         "range",
@@ -129,7 +132,7 @@ def evaluation(found: list[RunData]) -> PageSection | None:
     if all(row[-1] == "–" for row in rows):
         head.pop()
         rows = [row[:-1] for row in rows]
-    body = table(head, rows, "Evaluation", numeric=range(2, 9))
+    body = table(head, rows, "Evaluation", numeric=(1, *range(3, 9)))
     return PageSection("evaluation", "Evaluation", body) if rows else None
 
 
@@ -161,11 +164,13 @@ def _film(run: RunData) -> Html:
     title = f"{run.config.algorithm.upper()} on {run.environment}, seed {run.seed}"
     data = bytes_of(run.film)
     if data is None or data[4:8] != b"ftyp":
-        reason = "is too large to embed" if data is None else "is not an mp4 film"
+        reason = "is too large to embed" if data is None else "is not an mp4 video"
         return el("p", el("code", str(run.film)), f" {reason}.")
+    poster = _poster(data)
     video = el(
         "video",
         src=f"data:video/mp4;base64,{base64.b64encode(data).decode()}",
+        poster=f"data:image/png;base64,{base64.b64encode(poster).decode()}" if poster else None,
         controls=True,
         loop=True,
         muted=True,
@@ -174,6 +179,16 @@ def _film(run: RunData) -> Html:
         aria_label=title,
     )
     return el("figure", video, el("figcaption", title))
+
+
+@functools.lru_cache(maxsize=8)  # `dna watch` makes the page again and again
+def _poster(film: bytes) -> bytes | None:
+    """Return the picture to show before a film is played; None if it cannot be decoded."""
+    try:
+        from dna.evaluation.film import poster
+    except MissingExtra:
+        return None
+    return poster(film)
 
 
 def checkpoints(found: list[RunData]) -> PageSection | None:

@@ -1,7 +1,7 @@
 """Serve the page while runs train, to this machine only.
 
 The server binds to 127.0.0.1, and requests must name it in their Host header: a foreign page
-whose name resolves to this address (DNS rebinding) is refused. The port in the header is free,
+whose name resolves to this address (DNS rebinding) is refused. Any port in the header will do,
 because a tunnel has its own. Only `/` and `/data` exist, and no file is served.
 """
 
@@ -114,7 +114,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Send the page, or what has changed of it."""
+        """Send the page, or what has changed in it."""
         if not self._is_local():
             return self.send_error(403, "Not for this host")
         try:

@@ -168,7 +168,9 @@ def short(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds: 28 s, 4 min 05 s, 2 h 10 min, 3 d 4 h."""
+    """Format seconds: 28 s, 4 min 05 s, 2 h 10 min, 3 d 4 h; "–" if that is no number."""
+    if not math.isfinite(seconds):
+        return "–"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -13,7 +13,7 @@ from pathlib import Path
 from dna.common.errors import BadInput
 from dna.evaluation.report import curves, experiment, facts, markup
 from dna.evaluation.report.data import Group, RunData, by_environment, find_runs
-from dna.evaluation.report.experiment import ExperimentFolder, is_experiment
+from dna.evaluation.report.experiment import ExperimentFolder, Judge, is_experiment
 from dna.evaluation.report.markup import Html, PageSection, el, join
 
 
@@ -36,8 +36,11 @@ class PagePart:
         return Html(f'{name} data-hash="{self.hash}" {rest}')
 
 
-def page_of(paths: list[Path]) -> str:
-    """Return the document of an experiment's folder, or of run folders."""
+def page_of(paths: list[Path], judge: Judge | None = None) -> str:
+    """Return the document of an experiment's folder, or of run folders.
+
+    `judge` returns the verdicts of an experiment; None: those in its folder.
+    """
     experiments = [path for path in paths if is_experiment(path)]
     if not experiments:
         folders = [run for path in paths for run in find_runs(path)]
@@ -45,7 +48,7 @@ def page_of(paths: list[Path]) -> str:
         return document(*run_parts([RunData.of(folder) for folder in unique.values()]))
     if len(paths) > 1:
         raise BadInput(f"{experiments[0]}: an experiment has its own page; pass it alone")
-    return document(*experiment_parts(ExperimentFolder.of(paths[0])))
+    return document(*experiment_parts(ExperimentFolder.of(paths[0], judge)))
 
 
 def run_parts(runs: list[RunData]) -> tuple[str, list[PagePart]]:

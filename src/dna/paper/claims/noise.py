@@ -177,7 +177,9 @@ def on_noise(
         whole = results.study(STUDY).suite.interactions["paper"]
         if length >= whole or not found.effect:
             return found
-        why = f"the claim is on the end of {whole:,} interactions, not of {length:,}"
+        why = (
+            f"the claim is about the end of {whole:,} interactions; these runs have {length:,}"
+        )
         return Verdict("not tested", found.effect, why)
 
     return at_the_end if at_end else check

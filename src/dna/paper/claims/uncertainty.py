@@ -97,7 +97,9 @@ def combined(function: Callable[..., Any], *parts: Sampled, least: float = -inf)
     still = [part for part in parts if part.draws is None]
     if still:
         return replace(still[0], value=value)
-    over = " and ".join(dict.fromkeys(part.over for part in parts))
+    over = " and ".join(
+        dict.fromkeys(word for part in parts for word in part.over.split(" and "))
+    )
 
     def stretched(factor: float) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):  # an end may be infinite

@@ -19,7 +19,7 @@ from dna.common.storage import write, write_json
 from dna.paper.claims.verdicts import COMPUTED
 from dna.paper.experiments import EXPERIMENTS, experiment
 from dna.paper.plan import SCALES, Limits
-from dna.paper.reproduce import verdict_rows, verdicts
+from dna.paper.reproduce import current_verdicts, verdict_rows, verdicts
 from dna.paper.results import Results
 from dna.paper.tables import head, markdown, tables
 from dna.runs.reproducibility import describe
@@ -114,7 +114,7 @@ def renewed(tree: dict[str, Any]) -> dict[str, Any]:
     limits = Limits(**tree.get("cut", {}))
     found = Results(experiment(tree["name"]), tree["scale"], (), 0, limits, extra)
     rows = {f"{name}.md": head(found, name) + markdown(r) for name, r in tables(found).items()}
-    return tree | {"verdicts": verdict_rows(verdicts(found)), "rows": rows}
+    return tree | {"verdicts": current_verdicts(tree), "rows": rows}
 
 
 def section(tree: dict[str, Any]) -> str:

@@ -26,8 +26,6 @@ NAN = float("nan")
 #: The fault of this process, and the folder of its run; set only in a child process.
 fault: "Fault | None" = None
 folder = Path()
-#: Whether it has happened: only one of the environments has it.
-happened = False
 
 Act = Callable[[Any, Any], Any]
 
@@ -42,12 +40,19 @@ class Fault:
     space: str = "toy"
 
 
+def happened() -> Path:
+    """Return the file that exists once the fault has happened, in one of the environments.
+
+    A variable of this module would be one that environments change: a run would name it.
+    """
+    return folder.with_suffix(".happened")
+
+
 def due(where: str, steps: int = AT) -> "Fault | None":
     """Return the fault if it is to happen here and now."""
-    global happened
-    if fault is None or happened or fault.where != where or steps < AT:
+    if fault is None or fault.where != where or steps < AT or happened().exists():
         return None
-    happened = True
+    happened().touch()
     return fault
 
 
@@ -65,7 +70,8 @@ class Faulty(Toy):
         if found := due("step", self.steps):
             return found.act(self, action)
         answer = super().step(action)
-        if fault is not None and fault.where == "reset" and self.steps >= AT and not happened:
+        waits = fault is not None and fault.where == "reset" and not happened().exists()
+        if waits and self.steps >= AT:
             return (*answer[:2], True, *answer[3:])  # end the episode, so that a reset follows
         return answer
 
@@ -380,34 +386,44 @@ FAULTS: dict[str, Fault] = {
     "observation is text": Fault(_answer(obs="here")),
     "observation is ragged": Fault(_answer(obs=[[1], [1, 2]])),
     "observation of objects": Fault(_answer(obs=np.array([None, 1, "a"], object))),
+    "complex observation": Fault(_answer(obs=np.full(3, 1j))),
+    "observation of numbers in text": Fault(_answer(obs=np.array(["1", "2", "3"]))),
     "NaN observation": Fault(_answer(obs=np.full(3, NAN, np.float32)), (4,)),
     "infinite observation": Fault(_answer(obs=np.full(3, np.inf, np.float32)), (4,)),
     "masked NaN": Fault(_answer(obs=np.ma.masked_array([1.0, NAN, 1.0], [0, 1, 0])), (4, 5)),
     "too large for single precision": Fault(_answer(obs=np.full(3, 1e300)), (4,)),
     # rewards and ends
     "reward is text": Fault(_answer(reward="much")),
-    "reward is None": Fault(_answer(reward=None), (4, 5)),  # numpy converts it to NaN
+    "reward is None": Fault(_answer(reward=None)),
+    "reward is a number in text": Fault(_answer(reward="5")),
     "reward is a vector": Fault(_answer(reward=np.zeros(3))),
     "reward is a list": Fault(_answer(reward=[1.0, 2.0])),
     "reward is complex": Fault(_answer(reward=1j)),
-    "reward of 10^400": Fault(_answer(reward=10**400), (4, 5)),
+    "reward of 10^400": Fault(_answer(reward=10**400)),
     "NaN reward": Fault(_answer(reward=NAN), (4,)),
     "infinite reward": Fault(_answer(reward=-np.inf), (4,)),
     "reward of 1e300": Fault(_answer(reward=1e300), (4,)),
     "end is a vector": Fault(_answer(ended=np.array([True, False]))),
-    "end is None": Fault(_answer(ended=None), (0, 5)),
+    "end is None": Fault(_answer(ended=None)),
+    "end is text": Fault(_answer(ended="no")),
+    "end is 2": Fault(_answer(ended=2)),
+    "cut is text": Fault(_answer(cut="no")),
     "info is None": Fault(_answer(info=None), (0, 5)),
     "info is a list": Fault(_answer(info=[]), (0, 5)),
     "NaN in info": Fault(_answer(info={"x": NAN, "episode": {"r": NAN, "l": None}}), (0,)),
     "info refers to itself": Fault(_info_of_itself, (0,)),
     # other spaces
     "discrete: too large": Fault(_answer(obs=5), space="discrete"),
+    "discrete: -1": Fault(_answer(obs=-1), space="discrete"),
     "discrete: 1.5": Fault(_answer(obs=1.5), space="discrete"),
     "discrete: None": Fault(_answer(obs=None), space="discrete"),
     "bits: too few": Fault(_answer(obs=np.array([0, 1])), space="bits"),
+    "bits: 7": Fault(_answer(obs=np.array([0, 1, 7, 0])), space="bits"),
+    "choices: -1": Fault(_answer(obs=np.array([0, -1])), space="choices"),
     "choices: too many": Fault(_answer(obs=np.array([0, 0, 0])), space="choices"),
     "image: turned": Fault(_answer(obs=np.zeros((3, 12, 12), np.uint8)), space="image"),
     "image: no color": Fault(_answer(obs=np.zeros((12, 12), np.uint8)), space="image"),
+    "image: 300": Fault(_answer(obs=np.full((12, 12, 3), 300)), space="image"),
     "image: fractions": Fault(_answer(obs=np.full((12, 12, 3), 0.5)), space="image"),
     "image: NaN": Fault(_answer(obs=np.full((12, 12, 3), NAN)), (4, 5), space="image"),
     "dict: a key is missing": Fault(_answer(obs={"a": np.zeros(2, np.float32)}), space="dict"),

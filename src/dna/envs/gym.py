@@ -25,7 +25,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from dna.common.errors import BadInput, EnvironmentFailure
-from dna.common.messages import text_of
+from dna.common.messages import shown, text_of
 from dna.common.randomness import integer
 from dna.common.threads import DaemonThread
 from dna.config import EnvConfig
@@ -43,6 +43,7 @@ from dna.envs.protocol import (
     unsaveable,
 )
 from dna.envs.spaces import (
+    NUMBERS,
     Codec,
     Observer,
     action_codec,
@@ -118,6 +119,26 @@ def step_of(env: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         raise TypeError(f"step returned {_returned(found)}; {STEP_API}")
     observation, reward, terminated, truncated, info = found
     return observation, reward, terminated, truncated, info
+
+
+def number(name: str, value: Any) -> Any:
+    """Return a reward; numpy would convert text, None and some arrays in silence."""
+    if isinstance(value, float | int | np.floating | np.integer | np.bool_):
+        return value
+    array = np.asarray(value)
+    if array.shape != () or array.dtype.kind not in NUMBERS:
+        raise TypeError(f"{name} is {shown(repr(value), 60)}, not a number")
+    return array
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Return an end of an episode; any object that is not empty would be true."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    array = np.asarray(value)
+    if array.shape != () or array.dtype.kind not in NUMBERS or array not in (0, 1):
+        raise TypeError(f"{name} is {shown(repr(value), 60)}, not a bool")
+    return bool(array)
 
 
 def _returned(found: Any) -> str:
@@ -255,9 +276,11 @@ class GymVector(_Adapter):
     def _step_one(self, i: int, action: Array, out: Step) -> None:
         decoded = self._action.decode(action)
         obs, reward, terminated, truncated, info = step_of(self.envs[i], decoded)
+        terminated = boolean("terminated", terminated)
+        truncated = boolean("truncated", truncated)
         self.elapsed[i] += 1
         truncated = truncated or (self.limit is not None and self.elapsed[i] >= self.limit)
-        out.reward[i] = reward
+        out.reward[i] = number("reward", reward)
         out.terminated[i] = terminated
         if terminated or truncated:
             out.done[i] = True

@@ -28,6 +28,9 @@ from dna.envs.specs import MASK, ActionSpec, Dtype, ObservationSpec, Part
 Array = npt.NDArray[Any]
 #: A Box of three axes is an image if its channel axis is at most this long.
 MOST_CHANNELS = 32
+#: Kinds of dtypes whose values are integers, and those whose values are real numbers.
+INTEGERS = "biu"
+NUMBERS = "biuf"
 #: The name of the only entry where there is a mask but no Dict space.
 ONLY = "observation"
 #: MinAtar's letters for its actions.
@@ -49,6 +52,7 @@ class ObservationCodec:
         )
         self.channels_first = False
         if self.one_hot:
+            self.choices, self.start = _choices(space)
             self.spec = ObservationSpec("vector", (flatdim(space),), "float32")
         elif isinstance(space, spaces.Box):
             self.spec = self._box(space)
@@ -84,15 +88,37 @@ class ObservationCodec:
         if self.maskless:
             _refuse_late_mask(info)
         if self.one_hot:
+            self._check_choices(observation)
             return np.asarray(flatten(self.space, observation), dtype=np.float32)
         array = np.asarray(observation)
         if array.shape != self.space.shape:
             raise ValueError(f"observation of shape {array.shape} is not {self.space.shape}")
-        if array.dtype.kind == "f" and self.spec.dtype != "float32":
-            raise ValueError(f"observation of {array.dtype} in a space of {self.space.dtype}")
+        if array.dtype != self.space.dtype:
+            self._check_convertible(array)
         if self.spec.kind == "image":
             return np.moveaxis(array, 0, -1) if self.channels_first else array
         return array.reshape(-1)
+
+    def _check_choices(self, observation: Any) -> None:
+        """Refuse a choice outside its space, which `flatten` may wrap around."""
+        choices = np.asarray(observation)
+        if choices.dtype.kind not in NUMBERS or choices.size != self.choices.size:
+            inside = False
+        else:
+            index = choices.reshape(self.choices.shape) - self.start
+            inside = bool(((index >= 0) & (index < self.choices) & (index % 1 == 0)).all())
+        if not inside:
+            raise ValueError(f"observation {choices} is not in {self.space}")
+
+    def _check_convertible(self, array: Array) -> None:
+        """Refuse an observation that the dtype of its row cannot hold."""
+        dtype = np.dtype(self.spec.dtype)
+        if array.dtype.kind not in (NUMBERS if dtype.kind == "f" else INTEGERS):
+            raise ValueError(f"observation of {array.dtype} in a space of {self.space.dtype}")
+        if dtype.kind != "f":
+            wrong = array[array.astype(dtype) != array]
+            if wrong.size:
+                raise ValueError(f"observation {wrong[0]} in a space of {self.space.dtype}")
 
     def encode_batch(self, observations: Any, info: Any = None, over: Any = None) -> Array:
         """Encode a vector environment's observations, one row per agent."""
@@ -110,6 +136,15 @@ class ObservationCodec:
     def legal(self, rows: Array) -> npt.NDArray[np.bool_] | None:
         """None: every choice is always legal."""
         return None
+
+
+def _choices(space: spaces.Space[Any]) -> tuple[Array, Array]:
+    """The number of choices and the first choice of each element of a space."""
+    if isinstance(space, spaces.Discrete):
+        return np.array([space.n]), np.array([space.start])
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.nvec, space.start
+    return np.full(space.shape or (), 2), np.zeros(space.shape or (), np.int64)
 
 
 class PackedCodec:

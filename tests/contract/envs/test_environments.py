@@ -383,10 +383,84 @@ def test_a_broken_environment_is_named_in_one_line(how, error, words, threads):
     env.close()
 
 
-def test_floats_in_a_space_of_bytes_are_refused():
-    codec = ObservationCodec(spaces.Box(0, 255, (4,), np.uint8))
-    with pytest.raises(ValueError, match="float64 in a space of uint8"):
-        codec.encode(np.full(4, 0.5))
+@pytest.mark.parametrize(
+    ("space", "observation", "words"),
+    [
+        (spaces.Box(0, 255, (2,), np.uint8), np.full(2, 0.5), "float64 .* uint8"),
+        (spaces.Box(0, 255, (2,), np.uint8), [300, 0], "300 .* uint8"),
+        (spaces.Box(0, 255, (2,), np.uint8), np.array([-1, 0]), "-1 .* uint8"),
+        (spaces.Box(0, 1, (2,), np.bool_), np.array([2, 0]), "2 .* bool"),
+        (spaces.Box(-1, 1, (2,), np.float32), np.array([1j, 0]), "complex128 .* float32"),
+        (spaces.Box(-1, 1, (2,), np.float32), ["1", "2"], "<U1 .* float32"),
+        (spaces.Box(-1, 1, (2,), np.float32), np.array([None, 1]), "object .* float32"),
+        (spaces.Discrete(3, start=1), 0, r"0 is not in Discrete\(3, start=1\)"),
+        (spaces.Discrete(3), -1, r"-1 is not in Discrete\(3\)"),
+        (spaces.Discrete(3), 1.5, "1.5 is not in"),
+        (spaces.Discrete(3), "1", "1 is not in"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0, -1]), r"\[ 0 -1\] is not in MultiDiscrete"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0]), r"\[0\] is not in MultiDiscrete"),
+        (spaces.MultiBinary(2), np.array([0, 7]), r"\[0 7\] is not in MultiBinary"),
+    ],
+)
+def test_an_observation_that_the_space_cannot_hold_is_refused(space, observation, words):
+    with pytest.raises(ValueError, match=words):
+        ObservationCodec(space).encode(observation)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "row"),
+    [
+        (spaces.Box(0, 255, (2,), np.uint8), [200, 7], [200, 7]),
+        (spaces.Box(0, 1, (2,), np.bool_), np.array([1, 0]), [True, False]),
+        (spaces.Box(-1, 1, (2,), np.float32), [1, 0.5], [1.0, 0.5]),
+        (spaces.Discrete(3, start=1), np.int64(3), [0, 0, 1]),
+        (spaces.MultiDiscrete([2, 2]), [1, 0], [0, 1, 1, 0]),
+        (spaces.MultiBinary(2), [1.0, 0.0], [1, 0]),
+    ],
+)
+def test_an_observation_of_another_type_that_the_space_holds_is_converted(
+    space, observation, row
+):
+    assert ObservationCodec(space).encode_batch([observation])[0].tolist() == row
+
+
+class Answers(Countdown):
+    """Answers with the given reward and end."""
+
+    def __init__(self, reward, terminated):
+        super().__init__()
+        self.answer = (reward, terminated, False)
+
+    def step(self, action):
+        return (super().step(action)[0], *self.answer, {})
+
+
+@pytest.mark.parametrize(
+    ("reward", "terminated", "words"),
+    [
+        (0.0, "no", "terminated is 'no', not a bool$"),
+        (0.0, 2, "terminated is 2, not a bool$"),
+        (0.0, np.array([True]), r"terminated is array\(\[ True\]\), not a bool$"),
+        ("5", False, "reward is '5', not a number$"),
+        (None, False, "reward is None, not a number$"),
+        (1j, False, "reward is 1j, not a number$"),
+        (np.zeros(1), False, r"reward is array\(\[0.\]\), not a number$"),
+    ],
+)
+def test_a_reward_or_end_of_another_type_is_refused(reward, terminated, words):
+    with pytest.raises(EnvironmentFailure, match=words):
+        play_once(lambda: Answers(reward, terminated))
+
+
+@pytest.mark.parametrize(
+    ("reward", "terminated"),
+    [(1, True), (np.float64(1), np.True_), (np.array(1.0), 1), (True, np.array(True))],
+)
+def test_numbers_and_bools_of_numpy_are_rewards_and_ends(reward, terminated):
+    env = make(EnvConfig(), Making(1, (0,)), lambda: Answers(reward, terminated))
+    env.reset()
+    step = env.step(np.zeros((1, 1), np.int64))
+    assert (step.reward.tolist(), step.terminated.tolist()) == ([1.0], [True])
 
 
 def test_one_environment_cannot_play_for_all():

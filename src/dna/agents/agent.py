@@ -28,6 +28,21 @@ from dna.envs.factory import UserEnv, codecs, plain_spaces
 OWN_FAMILIES = ("tuned", "procgen")
 
 
+class TemporaryRun:
+    """A temporary folder for a run, removed at exit or when no agent uses it any more."""
+
+    #: The folder of a run → the object that keeps it.
+    existing: ClassVar["weakref.WeakValueDictionary[Path, TemporaryRun]"] = (
+        weakref.WeakValueDictionary()
+    )
+
+    def __init__(self) -> None:
+        made = mkdtemp(prefix="dna-")
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        self.folder = Path(made).resolve() / "run"
+        self.existing[self.folder] = self
+
+
 def check_environment(env: Any) -> None:
     """Refuse None, and a policy class, which is SB3's first argument."""
     if env is None:
@@ -164,17 +179,17 @@ class Agent:
     def _set_up(
         self, config: Config, seed: int, world: UserEnv, folder: Path | str | None
     ) -> None:
-        """Set all attributes; a temporary folder is removed with the object or at exit."""
+        """Set all attributes."""
         self.config = config
         self.seed = seed
         self._world = world
-        self._temporary = folder is None
+        self._temporary: TemporaryRun | None = None
         if folder is None:
-            made = mkdtemp(prefix="dna-")
-            weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
-            folder = Path(made) / "run"
+            self._temporary = TemporaryRun()
+            folder = self._temporary.folder
         self._folder = Path(folder).absolute()  # an environment may change the directory
         self._loaded_from: Path | None = None  # until it learns
+        self._source: TemporaryRun | None = None  # of another agent, which may go before
         self._begun = False
         self._stuck = False  # whether a call into the user's own environment never returned
         self._encoder: Any = None
@@ -208,6 +223,7 @@ class Agent:
         self._trusted = isinstance(env, str)
         if self._folder.resolve() != run.path.resolve():
             self._loaded_from = run.path
+            self._source = TemporaryRun.existing.get(run.path.resolve())
         if encoder is not None:
             self._use_encoder(encoder, config.network.encoder.removeprefix("custom:"))
             if self.config != config:
@@ -284,6 +300,7 @@ class Agent:
         if self._loaded_from is not None:
             copy_run(RunFolder(self._loaded_from), self._folder)
             self._loaded_from = None
+            self._source = None
         if self._begun and self._run.exists:
             return lengthened(self._run, asked)
         return self.config if asked is None else tweak(self.config, interactions=asked)
@@ -291,7 +308,7 @@ class Agent:
     def _how(self, how: "How | None") -> "How":
         from dna.runs.setup import How
 
-        how = how or How(tensorboard=not self._temporary)
+        how = how or How(tensorboard=self._temporary is None)
         return replace(how, allow_import=how.allow_import or self._trusted)
 
     def _use_encoder(self, encoder: Any, name: str | None = None) -> None:

@@ -1,5 +1,6 @@
 """The Python API on real runs: the engine's bytes, acting, saving, going on, callbacks."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -345,6 +346,19 @@ def test_a_folder_that_holds_this_run_is_not_learned_again(tmp_path):
     for _ in range(2):
         with pytest.raises(BadInput, match="other settings or seed"):
             other.learn(192, progress=False, how=HOW)
+
+
+def test_an_agent_loaded_from_a_temporary_folder_keeps_it():
+    found = learned()
+    before = found.evaluate(episodes=2, seed=0)
+    found = dna.load(found.folder)
+    gc.collect()
+    assert found.evaluate(episodes=2, seed=0).scores == before.scores
+    source = found.folder
+    found = dna.load(found.learn(192, progress=False, how=HOW).folder)
+    gc.collect()
+    assert not source.exists()
+    assert found.folder.exists()
 
 
 def test_a_temporary_folder_goes_with_its_agent():

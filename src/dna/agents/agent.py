@@ -393,6 +393,8 @@ class Agent:
             policy = policy_from(self._networks, self.config)
         if policy is not None:
             return policy
+        if self._begun and not self._run.exists:
+            raise BadInput(f"{self.folder}: its run is gone; load or train again")
         self._check_environment("predict")
         if self._world.owned(self.config.agents) and not may_reset:
             raise BadInput(

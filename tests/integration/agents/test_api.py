@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -359,6 +360,16 @@ def test_an_agent_loaded_from_a_temporary_folder_keeps_it():
     gc.collect()
     assert not source.exists()
     assert found.folder.exists()
+
+
+def test_a_loaded_run_that_is_gone_is_not_an_untrained_policy(tmp_path):
+    learned(folder=tmp_path / "run")
+    found = dna.load(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(BadInput, match=r"run: its run is gone; load or train again$"):
+        found.evaluate(episodes=1)
+    with pytest.raises(BadInput, match="its run is gone"):
+        found.predict(np.zeros(4, np.float32))
 
 
 def test_a_temporary_folder_goes_with_its_agent():

@@ -1,8 +1,8 @@
 """`DNA`, `PPO` and `PPG` as objects that learn, predict, save and load.
 
-A thin layer over `dna.runs.train.train`: the same configuration and seed give the same run, to
-the byte. Settings are checked before torch is imported, which is why methods import what needs
-it themselves.
+A thin layer over `dna.runs.train.train`: the same configuration and seed give a
+byte-identical run. Settings are checked before torch is imported, which is why methods import
+the modules that need it.
 """
 
 import shutil

@@ -3,9 +3,9 @@
 An eager step of a small network spends almost all of its time on dispatch: of about a
 millisecond, only a tenth is arithmetic. `CompiledStep` combines the loss, gradient, clipping
 and Adam update of a few mini-batches into one function of flat vectors and compiles it with
-`torch.compile`. The result equals that of the
-eager step up to float rounding, and is reproducible to the bit. It needs a C++ compiler at run
-time. `make_steps` compiles if a run is long enough to recoup the compilation time.
+`torch.compile`. The result equals that of the eager step up to floating-point rounding, and is
+bit-reproducible. It needs a C++ compiler at run time. `make_steps` compiles if a run is long
+enough to recoup the compilation time.
 """
 
 import functools

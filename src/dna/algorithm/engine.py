@@ -1,4 +1,4 @@
-"""The engine: runs any phase on any data (lines 11-19 of algorithm 1 are three calls of it).
+"""The engine: runs any phase on any data (lines 11-17 of algorithm 1 are three calls of it).
 
 freeze → for each epoch → for each mini-batch → step (loss → backward → clip → Adam) → means.
 `EagerStep` is the plain optimizer step; `dna.algorithm.compiled_step` has a compiled one.

@@ -1,4 +1,4 @@
-"""Errors, messages, random streams, processes, locks and durable files, used by all rooms.
+"""Errors, messages, random streams, processes, locks and durable files, used by all packages.
 
-Nothing here knows of learning; importing it loads neither torch nor an environment library.
+Nothing here knows about learning; importing it loads neither torch nor an environment library.
 """

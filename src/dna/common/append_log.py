@@ -22,8 +22,8 @@ BLOCK = 2**20
 class AppendLog:
     """A file that is only ever appended to.
 
-    Data that the disk refuses is kept and written with the next record: a disk that is full for
-    a minute loses nothing. The hash of the file is updated with each record, so that a
+    Data that cannot be written is kept and written with the next record, so nothing is lost if
+    the disk is full for a minute. The hash of the file is updated with each record, so that a
     checkpoint need not read the file again.
     """
 
@@ -77,7 +77,7 @@ class AppendLog:
             start += len(block)
 
     def _drop_partial_line(self) -> None:
-        """Remove half a line from the end of a text file that was cut."""
+        """Remove an incomplete last line from a text file that was cut short."""
         if not self.lines:
             return
         end = self.length
@@ -166,9 +166,9 @@ class AppendLog:
 
 
 def damage(name: str, log: AppendLog, sha256: str | None) -> list[str]:
-    """Return a line if a log just opened is not as its checkpoint says.
+    """Return a line if a log that was just opened does not match its checkpoint.
 
-    `sha256` is None for a checkpoint of an older version, which does not know the hash.
+    `sha256` is None for a checkpoint of an older version, which did not record the hash.
     """
     if log.missing:
         return [f"{name} was cut short"]

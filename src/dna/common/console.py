@@ -56,7 +56,7 @@ class SafeStream:
 
 @contextmanager
 def safe_stderr() -> Iterator[None]:
-    """Replace stderr by one that no write of this process can fail on."""
+    """Replace stderr with a stream whose writes never fail."""
     before = sys.stderr
     stream = SafeStream(before or io.StringIO())
     stream.lost = before is None  # closed when the process started

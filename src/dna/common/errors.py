@@ -1,4 +1,4 @@
-"""Errors that a user can meet: one line each, with the exit code of the command.
+"""Errors that are shown to users: one line each, with the exit code of the command.
 
 Everything the package raises on purpose derives from `DnaError`; the command line prints it
 as one line on stderr. Anything else is a bug, whose traceback `--debug` shows.
@@ -52,7 +52,7 @@ class NonFinite(DnaError):
 
 
 class EnvironmentFailure(DnaError):
-    """The environment raised, or broke the Gymnasium contract, while running."""
+    """The environment raised an exception or violated Gymnasium's API while running."""
 
     exit_code = 5
 
@@ -65,7 +65,7 @@ class EnvironmentTimeout(EnvironmentFailure):
 
 
 class Unsaveable(EnvironmentFailure):
-    """The state of an environment cannot be saved, now or ever."""
+    """The state of an environment cannot be saved at this point, or at all."""
 
 
 class StorageFailure(DnaError):

@@ -1,4 +1,4 @@
-"""Summaries of few scores: mean with Student's interval, and interquartile mean.
+"""Summaries of small samples of scores: mean with Student's interval, and interquartile mean.
 
 Episode scores are few and far from normal. Student's t gives the exact interval for the mean
 of normal scores, however few they are, and is wider than the normal approximation; the

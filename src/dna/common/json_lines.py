@@ -45,7 +45,7 @@ def lines(path: Path, start: int = 0) -> Iterator[bytes]:
 def rows(path: Path, *names: str, whole: bool = True) -> Iterator[Row]:
     """Read the rows of a log, each of which must have these names.
 
-    `whole=False` stops at the first line that cannot be read, as one that is still being
+    `whole=False` stops at the first line that cannot be read, such as one that is still being
     written.
     """
     for number, line in enumerate(lines(path), start=1):

@@ -1,4 +1,4 @@
-"""One writer per run: a lock on its folder, which the kernel releases with the process.
+"""One writer per run: a lock on its folder that the kernel releases when the process ends.
 
 Where there is `flock`, the lock is on `run.lock` itself, which names the process that holds it.
 Windows would not let others read a locked file, so there `filelock` locks a second one.
@@ -116,7 +116,7 @@ def _is_at(file: TextIO, folder: Path) -> bool:
 
 
 def check_unlocked(folder: Path) -> None:
-    """Raise `FolderBusy` early if another process trains here; only `locked` guarantees."""
+    """Raise `FolderBusy` if another process trains here: an early check, not a guarantee."""
     path = folder / "run.lock"
     if path.is_file():
         with storage_errors(path), path.open() as file, _exclusive(file, folder):
@@ -157,7 +157,7 @@ def _holder(text: str) -> str:
     if match is None:
         return text or "another process"
     try:
-        # On Windows, os.kill(pid, 0) is no question but a Ctrl-C.
+        # On Windows, os.kill(pid, 0) does not test for a process but sends Ctrl-C.
         if HAS_FLOCK and match[2] == socket.gethostname():
             os.kill(int(match[1]), 0)
     except ProcessLookupError:

@@ -64,7 +64,7 @@ def text_of(error: BaseException) -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote a word of the user, shortened to leave room for the reason."""
+    """Quote what the user typed, shortened to leave room for the reason."""
     return shown(text, 60)
 
 
@@ -77,7 +77,7 @@ def nearest(word: str, known: list[str]) -> str:
 
 
 def plain_english(message: str) -> str:
-    """Return a message of pydantic, or of Typer that contains one, in plain English."""
+    """Put a pydantic message, or a Typer message that contains one, into plain English."""
     for pattern, words in _PLAIN:
         message = re.sub(pattern, words, message)
     return message
@@ -248,7 +248,7 @@ SB3_ARGUMENTS: dict[str, str] = {
     "print_system_info": "see machine.json in the folder",
     "force_reset": "environments are reset when a run begins",
 }
-#: Callbacks of SB3; a class of one's own is one of the last.
+#: Callbacks of SB3; a user's own callback class matches the last one.
 SB3_CALLBACKS: dict[str, str] = {
     "EvalCallback": "call agent.evaluate() after learn(); the training score is agent.score",
     "CheckpointCallback": "runs save themselves; how often is learn(how=dna.How("

@@ -46,10 +46,9 @@ _active: list[Stop] = []
 def stop_signals() -> Iterator[Stop]:
     """Let signals set a flag, which the run reads between iterations.
 
-    These are SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, as far as the system has them; a
-    second Ctrl-C stops at once.
-    Inside another `stop_signals` the outer flag is used: the command line starts listening
-    before torch is loaded.
+    These are SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, where the system has them; a second
+    Ctrl-C stops at once. Inside another `stop_signals` the outer flag is used: the command line
+    starts listening before torch is loaded.
     """
     if _active:
         yield _active[-1]
@@ -109,7 +108,7 @@ class ExitStatus:
 
 
 class Child:
-    """A process that runs `dna resume FOLDER`; on Linux it never outlives its parent.
+    """A process that runs `dna resume FOLDER`; on Linux it saves and ends if its parent dies.
 
     Asked to stop, the run saves and exits with 75. On Windows, which has no SIGTERM, it ends
     at once, and continues from its last checkpoint when it is started again.
@@ -146,7 +145,7 @@ class Child:
 
 
 def _ending_with_parent() -> Callable[[], None] | None:
-    """What a forked child does before it becomes the run; None where nothing can be done."""
+    """Return what makes a forked child end with its parent; None where that is impossible."""
     if sys.platform != "linux":
         return None
     import ctypes  # 3 ms of start-up; here, because the forked child must not import
@@ -172,8 +171,8 @@ def can_fork() -> bool:
 def in_forked_copy(work: Callable[[Callable[[bytes], None]], None], seconds: float) -> bytes:
     """Run `work` in a forked copy of this process, and return all that it sent.
 
-    Nothing that it does changes this process: neither global variables and generators, nor a
-    crash, an exit or a hang, after which what it had sent is returned. The copy has no output,
+    Nothing that it does affects this process: global variables and generators stay as they are.
+    If it crashes, exits or hangs, what it had sent by then is returned. The copy has no output,
     and does not outlive this process.
     """
     end_with_parent = _ending_with_parent()  # loads ctypes, which a forked copy must not

@@ -64,7 +64,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def write_blocks(path: Path, blocks: Iterable[bytes]) -> None:
-    """Replace a file atomically by what may be larger than the memory."""
+    """Replace a file atomically with data that may be larger than memory."""
     make_folder(path.parent)
     partial = partial_name(path.parent)
     with storage_errors(path):
@@ -137,7 +137,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _bounded(digits: str) -> int:
-    """Parse an integer; one that no float can hold would fail wherever it is used."""
+    """Parse an integer; refuse one too large for a float, which would fail when it is used."""
     if len(digits) > MAX_DIGITS:
         raise _RefusedJson(f"the number {digits[:12]}… has {len(digits):,} digits")
     return int(digits)
@@ -237,7 +237,7 @@ def publish_folder(
 def read_folder(
     folder: Path, only: Collection[str] | None = None, limit: int = FILE_LIMIT
 ) -> dict[str, bytes]:
-    """Read the files of `write_folder`, or some of them, and check them by the manifest."""
+    """Read all or some files of a folder, and check them against its manifest."""
     if folder.is_symlink():
         raise StorageFailure(f"{folder}: is a link, not a folder written by ppo-dna")
     files = {}
@@ -258,7 +258,7 @@ def read_folder(
 
 
 def _check_hash(path: Path, sha256: str) -> None:
-    """Require the hash of a file that may be larger than the memory."""
+    """Check the hash of a file that may be larger than memory."""
     found = hashlib.sha256()
     for block in blocks(path):
         found.update(block)
@@ -331,7 +331,7 @@ def partial_name(folder: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the entries of a folder are on the disk; Windows cannot open a folder."""
+    """Wait until a folder's entries are on the disk; impossible, hence skipped, on Windows."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     fd = os.open(folder, os.O_RDONLY)
@@ -349,9 +349,9 @@ def _sha256(data: bytes) -> str:
 
 
 def exchange(folder: Path, fill: Callable[[Path], None], names: Sequence[str]) -> None:
-    """Replace everything under these names by what `fill` writes into an empty folder.
+    """Replace everything under these names with what `fill` writes into an empty folder.
 
-    The new files are written to a folder of their own, beside a list of what changes. Renaming
+    The new files are written to a separate folder, with a list of what changes. Renaming
     that folder to `.next` commits the transaction: whoever takes the run's lock completes it,
     by renames that may be repeated. Before that the run is unchanged. The caller holds the
     folder's lock; names that `fill` does not write are removed, in this order.

@@ -1,4 +1,4 @@
-"""Tensors to the bytes of a safetensors file and back, and names with slashes inside it."""
+"""Convert tensors to safetensors bytes and back, and group them by names with slashes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,7 +48,7 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def tensor_names(path: Path) -> list[str]:
-    """Return the names in a safetensors file, of which only the header is read."""
+    """Return the tensor names in a safetensors file, reading only its header."""
     header = bytearray()
     length = 0
     for block in blocks(path):
@@ -68,5 +68,5 @@ def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:
     """Read safetensors bytes; `source` names the file in errors."""
     try:
         return safetensors.torch.load(data)
-    except (SafetensorError, KeyError) as error:  # KeyError: a type that torch has not
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that torch lacks
         raise StorageFailure(f"{source}: not a safetensors file ({error})") from error

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """Seconds per named part since the last `take`; nested parts count only for themselves."""
+    """Seconds per named part since the last `take`, without those of parts nested in it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -83,9 +83,9 @@ class WarmUp(Frozen):
     """Before training, each environment plays t ~ U(low, high) steps (appendix A)."""
 
     low: Annotated[int, Field(ge=0, le=10**6)] = 1
-    """Fewest steps."""
+    """Minimum number of steps."""
     high: Annotated[int, Field(ge=0, le=10**6)] = 1000
-    """Most steps."""
+    """Maximum number of steps."""
     actions: Literal["uniform", "policy"] = "uniform"
     """Actions during the warm-up: uniform, or of the untrained policy (authors' code)."""
 

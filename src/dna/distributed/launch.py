@@ -1,6 +1,6 @@
 """How this process was started: alone, or by torchrun as one of several ranks.
 
-Read from environment variables, without torch, so that a refused command stays quick.
+Read from environment variables, without torch, so that refusing a command stays fast.
 """
 
 import os

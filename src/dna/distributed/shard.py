@@ -1,7 +1,7 @@
 """The shard of a run that one rank holds: its agents, and their rows of a batch.
 
 Rank k of K has agents k·A/K to (k+1)·A/K. Rows are numbered t·A + a over all ranks and
-t·A/K + a within one; consecutive rollouts are numbered on in the same way.
+t·A/K + a within one; consecutive rollouts continue the numbering.
 """
 
 from dataclasses import dataclass

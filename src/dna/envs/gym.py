@@ -1,8 +1,8 @@
 """Gymnasium environments, single or vector, behind the package's `VectorEnv` protocol.
 
 `GymVector` steps single environments in one process, on one thread or several. It resets an
-environment in the step that ends its episode and keeps the true last observation, so no row
-only carries a reset. `VectorAdapter` takes a ready `gymnasium.vector.VectorEnv` in any
+environment in the step that ends its episode and keeps the true last observation, so that no
+row records only a reset. `VectorAdapter` wraps an existing `gymnasium.vector.VectorEnv` in any
 autoreset mode:
 
 | mode | what the library does | what the adapter does |
@@ -61,7 +61,7 @@ from dna.envs.state.generators import GlobalDraws
 MASK_METHOD = "action_masks"
 
 
-#: What Gymnasium's methods return, for environments of the older gym.
+#: What Gymnasium's methods return, for errors about environments with the older gym API.
 RESET_API = "Gymnasium's reset(seed=None, options=None) returns obs, info"
 STEP_API = "Gymnasium's step returns obs, reward, terminated, truncated, info"
 
@@ -90,7 +90,7 @@ class ActionMaskInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def reset_of(env: Any, **how: Any) -> tuple[Any, Any]:
-    """Reset an environment; one with the API of the older gym is told Gymnasium's."""
+    """Reset an environment; the error for one with the older gym API states Gymnasium's."""
     try:
         found = env.reset(**how)
     except TypeError as error:
@@ -108,7 +108,7 @@ def reset_of(env: Any, **how: Any) -> tuple[Any, Any]:
 
 
 def step_of(env: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Step an environment; one with the API of the older gym is told Gymnasium's."""
+    """Step an environment; the error for one with the older gym API states Gymnasium's."""
     try:
         found = env.step(action)
     except ValueError as error:  # a wrapper of such an environment
@@ -122,7 +122,7 @@ def step_of(env: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def number(name: str, value: Any) -> Any:
-    """Return a reward; numpy would convert text, None and some arrays in silence."""
+    """Check and return a reward; numpy would silently convert text, None and some arrays."""
     if isinstance(value, float | int | np.floating | np.integer | np.bool_):
         return value
     array = np.asarray(value)
@@ -132,7 +132,7 @@ def number(name: str, value: Any) -> Any:
 
 
 def boolean(name: str, value: Any) -> bool:
-    """Return an end of an episode; any object that is not empty would be true."""
+    """Check and return an episode-end flag; `bool` would accept any object."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     array = np.asarray(value)
@@ -308,7 +308,7 @@ class GymVector(_Adapter):
         return kept
 
     def made_again(self, agents: int) -> "GymVector":
-        """As many environments from the same factory, with other seeds."""
+        """This many new environments from the same factory, with other seeds."""
         seeds = tuple(integer(seed, "made again") for seed in self.seeds[:agents])
         return GymVector(self.create, self.config, Making(agents, seeds))
 
@@ -339,7 +339,7 @@ class GymVector(_Adapter):
         return state
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Restore into environments just made; they need no reset before."""
+        """Restore into newly made environments, which need no reset first."""
         rest = {name: a for name, a in state.items() if name not in ("elapsed", "legal")}
         with guard(self.name):
             if self.mujoco:
@@ -398,7 +398,7 @@ class GymVector(_Adapter):
 
 
 class VectorAdapter(_Adapter):
-    """A ready vector environment of Gymnasium, its episodes as `Step`s."""
+    """Adapts an existing Gymnasium vector environment, whose steps become `Step`s."""
 
     can_hold = False
     can_reseed = False
@@ -514,7 +514,7 @@ class VectorAdapter(_Adapter):
             raise unsaveable(self.name, thing) from None
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Restore into a vector environment made alike."""
+        """Restore into a vector environment that was made in the same way."""
         rest = {name: a for name, a in state.items() if name not in ("resetting", "legal")}
         with guard(self.name):
             try:

@@ -32,7 +32,7 @@ class guard:
 
     A class, not a generator: it is entered at every single step. This package's own errors
     and Ctrl-C pass; everything else becomes a failure of the environment, even a `sys.exit()`
-    or another exception that is no `Exception`.
+    or another exception that does not derive from `Exception`.
     """
 
     def __init__(self, name: str, agent: int | None = None) -> None:
@@ -144,7 +144,7 @@ class VectorEnv(Protocol):
 
     @property
     def inexact(self) -> str | None:
-        """Why a restored snapshot would not continue to the bit; None: it does."""
+        """Why a restored snapshot would not continue bit-identically; None: it would."""
 
     def reset(self) -> Array:
         """First observations, [A, …]."""

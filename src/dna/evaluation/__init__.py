@@ -1,4 +1,4 @@
-"""Use saved policies and run folders: evaluate, film, plot, report, export, import from SB3.
+"""Use saved policies and run folders: evaluate, record, plot, report, export, import from SB3.
 
 Nothing here trains or changes a run; it reads what `dna.runs` wrote.
 """

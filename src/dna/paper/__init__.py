@@ -1,4 +1,4 @@
 """The paper's printed numbers, experiments, figures and claims.
 
-It plans and starts runs and reads finished ones; nothing below this package imports it.
+This package plans and starts runs and reads finished ones; no lower package imports it.
 """

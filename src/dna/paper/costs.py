@@ -57,7 +57,7 @@ TOY_STEPS = 6
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds per interaction: of playing it, and of each later pass over its row."""
+    """Seconds per interaction: to play it, and for each later pass over its row."""
 
     playing: float
     walking: float
@@ -123,7 +123,7 @@ def remembered(
 def measured(run: PlannedRun) -> Speed:
     """Measure the speed of a run over short iterations, without measuring noise.
 
-    The first one warms up and compiles, unless it is long for another reason.
+    The first one is a warm-up and compiles, unless it is slow enough to be the measurement.
     """
     config = _short(run.config)
     how = _how(config)
@@ -141,7 +141,7 @@ def measured(run: PlannedRun) -> Speed:
 
 
 def played(run: PlannedRun) -> float:
-    """Measure the seconds of an interaction with uniform actions."""
+    """Measure the seconds per interaction with uniform actions."""
     config = run.config
     rng = np.random.default_rng(0)
     env = build_environments(config, 0, 0, _how(config), None)

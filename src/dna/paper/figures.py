@@ -22,7 +22,7 @@ from dna.paper.toy import Model, ToyResult, mean_and_error
 Array = npt.NDArray[np.float64]
 #: Opacity of single seeds and of values before smoothing.
 FAINT = 0.25
-#: Colors of those that are not arms of ours.
+#: Colors of reference scores, which are not arms of ours.
 GREY = {"human": "#999999", "random": "#cccccc"}
 OTHER = "#555555"
 #: Smallest width of a figure in inches, for the sake of its title.
@@ -130,7 +130,7 @@ def _paper(results: Results, study: ArmStudy) -> str:
 
 
 def lines(panel: Any, values: Mapping[str, float], colors: Mapping[str, str], who: str) -> None:
-    """Draw the paper's numbers as dashed lines: in an arm's color, grey for others."""
+    """Draw the paper's numbers as dashed lines: in an arm's color, gray for others."""
     for name, value in values.items():
         color = colors.get(name, GREY.get(name, OTHER))
         dashes = "--" if name in colors else ":"
@@ -353,7 +353,8 @@ def _noise(results: Results) -> dict[str, Any]:
 def smoothed(values: Array, alpha: float = ALPHA) -> Array:
     """Σ αᵗ⁻ⁱ xᵢ / Σ αᵗ⁻ⁱ: an exponential average without initialization bias.
 
-    Started with the first value, that one would have 42 % of the weight in 19 measurements.
+    If it started from the first value, that value would have 42 % of the weight in 19
+    measurements.
     """
     out = np.empty_like(values)
     total = 0.0

@@ -4,8 +4,8 @@ The newest checkpoint collects new rollouts in memory; every phase is measured o
 at the saved weights, and nothing in the run's folder changes.
 
 Rows are treated as independent, here and in the paper. Rows of a rollout follow one another:
-where their gradients are correlated in time, |𝒢|² reads high and σ low (`docs/noise.md`, with
-numbers).
+where their gradients are correlated in time, |𝒢|² is overestimated and σ underestimated
+(`docs/noise.md` has numbers).
 """
 
 import math

@@ -1,7 +1,7 @@
 """What an experiment of the paper consists of, and the runs that it needs at each scale.
 
 `smoke` exercises the wiring in seconds. `small` fits one machine: MinAtar stands in for the
-Atari games, and results obtained that way are labelled as a proxy. `paper` is as published. A
+Atari games, and results obtained that way are labeled as a proxy. `paper` is as published. A
 run is identified by the digest of its configuration and seed, so a run that two figures share
 is trained once and never repeated.
 """
@@ -53,7 +53,7 @@ class Suite:
     name: str
     envs: Mapping[Scale, tuple[str, ...]]
     interactions: Mapping[Scale, int]
-    proxy: bool  # whether `small` plays other games than the paper
+    proxy: bool  # whether `small` plays games other than the paper's
     #: Environment → score, aggregated; works on numbers and, element by element, on arrays.
     score: Callable[[Mapping[str, Any]], Any]
     axis: str  # name of the aggregated score at the paper's size
@@ -166,7 +166,7 @@ def seeds_of(study: ArmStudy, scale: Scale) -> int:
 
 
 def is_proxy(experiment: Experiment, scale: Scale) -> bool:
-    """Return whether other games than the paper's are played."""
+    """Return whether games other than the paper's are played."""
     return scale != "paper" and any(study.suite.proxy for study in experiment.studies)
 
 

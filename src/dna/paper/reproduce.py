@@ -199,7 +199,7 @@ def summarize(
 ) -> dict[str, Any]:
     """Write figures, tables and verdicts of whatever is finished; then raise what failed.
 
-    `failed`: of the runs just made. None: nothing was run, so nothing is measured either.
+    `failed`: the runs that have just failed. None: nothing was run, so nothing is measured.
     """
     watcher = watcher or Watcher()
     folder = folder_of(experiment, scale, where.out, limits)
@@ -305,7 +305,7 @@ def verdicts(results: Results) -> dict[str, Verdict]:
 
 
 class _ToyCells(BaseModel):
-    """What the toy problem keeps of its cells: the verdicts on them alone."""
+    """What the toy problem keeps of its cells: only the verdicts on them."""
 
     verdicts: dict[str, tuple[Status, str, str]]
 
@@ -325,7 +325,7 @@ class _KeptToy(BaseModel):
 
 
 def current_verdicts(tree: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the verdicts of a written experiment, by today's rules where they need no runs.
+    """Return the verdicts of a written experiment, by current rules where they need no runs.
 
     Only the toy problem keeps everything that its verdicts need; verdicts on runs are those
     that were reached when they were summarized. Raises `ValidationError` if the toy problem's
@@ -410,7 +410,7 @@ def largest(
 ) -> tuple[Path, dict[str, Any]] | None:
     """Find a written experiment: with these limits, else without, else the largest limited one.
 
-    Complete ones come before those of which runs are missing.
+    Complete ones come before those with missing runs.
     """
     for cut in (limits, Limits()):
         folder = folder_of(experiment, scale, out, cut)

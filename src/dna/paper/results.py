@@ -1,7 +1,7 @@
 """The finished runs of an experiment: curves, final scores and logged metrics, by arm.
 
-A run that failed costs its own point, not the figure: arms are compared over the environments
-that they have finished, and whatever is missing is named.
+A failed run only loses its own data point, not the figure: arms are compared over the
+environments that they have finished, and whatever is missing is named.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from dna.paper.plan import (
 from dna.runs.folder import RunFolder
 
 Array = npt.NDArray[np.float64]
-#: Note on claims that were tested on other games than the paper's.
+#: Note on claims that were tested on games other than the paper's.
 PROXY = "proxy"
 MUJOCO_VERSION = "MuJoCo's tasks are v5, the paper's v2"
 #: Points of the grid on which curves are compared.

@@ -36,7 +36,7 @@ Layers = list[tuple[Tensor, Tensor]]
 #: F₁ = sin(5x) + N(0, σ₁²) and F₂ = cos(5x) + N(0, σ₂²) over [−π, π].
 FREQUENCY = 5.0
 SIGMA_2 = 1.0
-#: Geometric means within these factors of each other are similar, and flat.
+#: Factors within which two geometric means count as similar, and as flat.
 SIMILAR = 1.25
 FLAT = 1.1
 #: A model has learned a task below this error; predicting 0 everywhere costs ½.
@@ -73,7 +73,7 @@ class ToySettings:
     grid: int = 1001  # points of the error
 
 
-#: Seconds, minutes, hours.
+#: The settings of each scale.
 SCALES: dict[Scale, ToySettings] = {
     "smoke": ToySettings(
         2, (0.1, 100.0), (0.1, 100.0), width=32, shallow_width=32, steps=60, shallow_steps=60
@@ -422,7 +422,7 @@ class _SharedStream(Cell):
 def same_random_numbers() -> tuple[bool, str]:
     """L_T2 of a small dual model at the smallest and the largest σ₁, all else equal.
 
-    No weight is shared and Adam works element by element, so it must be equal to the bit.
+    No weight is shared and Adam works element by element, so it must be bit-identical.
     """
     settings = SCALES["smoke"]
     ends = (settings.sigmas[0], settings.sigmas[-1])

@@ -1,4 +1,4 @@
 """One run on disk: training, checkpoints, retention, metrics, saved policies.
 
-Many runs at once are in `dna.runs.sweeps`; looking at finished runs is `dna.evaluation`.
+Many runs at once are in `dna.runs.sweeps`; tools for finished runs are in `dna.evaluation`.
 """

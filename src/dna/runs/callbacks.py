@@ -36,7 +36,7 @@ class State:
 
 
 class Running(Protocol):
-    """What callbacks need of a run."""
+    """What callbacks need from a run."""
 
     config: Config
     networks: Networks
@@ -100,7 +100,7 @@ class Callbacks:
 
 
 def _is_false(answer: Any) -> bool:
-    """Whether an answer is False itself, Python's or NumPy's; neither None nor 0."""
+    """Whether an answer is False (Python's or NumPy's), as opposed to None or 0."""
     return isinstance(answer, bool | np.bool_) and not answer
 
 

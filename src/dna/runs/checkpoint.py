@@ -1,8 +1,8 @@
 """Write the state of a run to a checkpoint, and restore it: safetensors and JSON, no pickle.
 
 A checkpoint holds everything that training carries from one iteration to the next: both
-networks, one Adam state per phase, both normalizers, penalty counters, the observations acted
-on, unfinished episodes, scores and counters, PPG's replay, and the environments themselves
+networks, one Adam state per phase, both normalizers, penalty counters, the observations to act
+on next, unfinished episodes, scores and counters, PPG's replay, and the environments themselves
 where they can be saved. Random generators have no state (`dna.common.randomness`), and
 schedules are functions of the interactions.
 
@@ -180,7 +180,7 @@ def _tensors(parts: Parts) -> dict[str, Tensor]:
 
 
 def _fresh(parts: Parts) -> dict[str, Tensor]:
-    """What every checkpoint holds, whatever the environments are and however long it ran."""
+    """What every checkpoint holds, whatever the environments and the length of the run."""
     arrays = prefixed("collector", parts.collector.state())
     if parts.probe is not None:
         arrays |= prefixed("noise", parts.probe.state())
@@ -192,7 +192,7 @@ def _as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def _environment_state(env: VectorEnv) -> Mapping[str, Array]:
-    """Return the environments' state; empty where it cannot be saved, now or ever.
+    """Return the environments' state; empty if it cannot be saved at this point, or at all.
 
     The rest is worth saving without it: a resume then begins new episodes, with a warning
     and an entry in `machine.json`.
@@ -213,7 +213,7 @@ def names(folder: Path) -> list[str]:
 
 
 def only_policy(folder: Path) -> bool:
-    """Whether a folder holds a policy without the run it is from, as one from the hub does."""
+    """Whether a folder holds a policy without its run, like a folder from the hub."""
     run = names(folder) or (folder / "machine.json").exists()
     return (folder / "policy" / "manifest.json").is_file() and not run
 
@@ -223,7 +223,7 @@ def latest(
 ) -> Saved | None:
     """Read the newest checkpoint of this run that verifies; None if it has none at all.
 
-    `rejected` are the reasons why as many of the newest were ruled out before. All ranks take
+    `rejected` are the reasons why that many of the newest were ruled out before. All ranks take
     the same checkpoint: each verifies the files that it reads.
     """
     found = on_rank_zero(world, lambda: names(folder))
@@ -241,7 +241,7 @@ def latest(
 
 
 def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World = SOLO) -> Saved:
-    """Read one checkpoint, verified, of the run with this digest."""
+    """Read and verify one checkpoint of the run with this digest."""
     own = f"rank{world.rank}.safetensors"
     needed = {"state.json", "rank0.safetensors", own}
     _check_names(path, needed - {"state.json"})
@@ -259,7 +259,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
 
 
 def verified(path: Path, digest: str, only: set[str] | None = None) -> dict[str, bytes]:
-    """Read the files of a checkpoint, of any number of ranks, of the run with this digest."""
+    """Read and verify the files of this run's checkpoint, saved by any number of ranks."""
     files, about = read_folder(path, only), read_manifest(path)["about"]
     if about.get("digest") != digest:
         raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
@@ -288,7 +288,7 @@ def restore_or_older(saved: Saved, parts: Parts, digest: str) -> tuple[Saved, li
 
 
 def restore(saved: Saved, parts: Parts) -> list[str]:
-    """Restore a checkpoint into a freshly built run; returns why that is not exact, if so."""
+    """Restore a checkpoint into a newly built run; return why that is inexact, if it is."""
     networks = parts.networks
     collector = parts.collector
     _check_tensors(saved.path, saved.tensors, _fresh(parts))
@@ -321,7 +321,7 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
 
 
 def _check_environments(collector: Collector, state: Mapping[str, Array]) -> str | None:
-    """Write the restored environments again, and return where they differ from the file."""
+    """Take a new snapshot of the restored environments; return where it differs."""
     try:
         found = difference(state, collector.call(collector.env.snapshot))
     except Unsaveable as error:
@@ -388,7 +388,7 @@ def _check_state(path: Path, state: Any) -> dict[str, Any]:
 
 
 def _check_names(path: Path, files: Collection[str]) -> None:
-    """Require known tensors before a large file is read into memory."""
+    """Refuse unknown tensors before a large file is read into memory."""
     for file in files:
         large = (path / file).is_file() and (path / file).stat().st_size > LARGE
         if large:
@@ -413,7 +413,7 @@ def _check_ranks(path: Path, then: Any, now: int) -> None:
 def _check_tensors(
     path: Path, saved: Mapping[str, Tensor], fresh: Mapping[str, Tensor]
 ) -> None:
-    """Require every tensor of a fresh run, with its shape and type, and finite."""
+    """Require every tensor of a fresh run, with the same shape and type and finite values."""
     for name, like in fresh.items():
         if name not in saved:
             raise _misfit(path, f"{name} is missing")
@@ -482,7 +482,7 @@ def _check_moments(
 
 
 def _misfit(path: Path, reason: str) -> StorageFailure:
-    """The error of a checkpoint that belongs to a run built otherwise."""
+    """The error for a checkpoint of a run that was built differently."""
     return StorageFailure(f"{path}: does not fit this run ({reason})")
 
 

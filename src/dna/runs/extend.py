@@ -3,7 +3,7 @@
 The length of a run is a setting, because schedules are stretched over it. A longer run is
 therefore another run, which starts from the last checkpoint of the shorter one: that
 checkpoint gets the digest of the longer configuration, in the same folder. Without schedules
-the two together equal, to the bit, a run that was long from the start; with schedules they do
+the result is bit-identical to a run that was that long from the start; with schedules it is
 not, and `machine.json` says so. The content of the folder is replaced in one transaction
 (`dna.common.storage.exchange`): a crash leaves either the old run or the new one.
 """
@@ -43,10 +43,10 @@ COPIED = (
 
 
 def lengthened(run: RunFolder, asked: int | None) -> Config:
-    """Extend a run by so many interactions, and return its new configuration.
+    """Extend a run by `asked` interactions, and return its new configuration.
 
-    None: leave its length as it is. The interactions are counted from the end of a finished
-    run, and from the newest checkpoint of an unfinished one.
+    With None, its length stays as it is. The interactions are counted from the end of a
+    finished run, and from the newest checkpoint of an unfinished one.
     """
     config, seed = run.read()
     if asked is None:
@@ -110,7 +110,7 @@ def schedules(config: Config) -> list[str]:
 
 
 def _check_replay(config: Config, saved: checkpoint.Saved) -> None:
-    """Refuse a run of PPG that has dropped rollouts which its next auxiliary phase reads."""
+    """Refuse a PPG run that no longer has the rollouts for its next auxiliary phase."""
     every = config.replay_length
     if every and saved.iteration % every != saved.replay:
         raise BadInput(
@@ -122,7 +122,7 @@ def _check_replay(config: Config, saved: checkpoint.Saved) -> None:
 def copy_run(run: RunFolder, target: Path, *, overwrite: bool = False) -> None:
     """Copy a run, with its newest checkpoint only, to another folder.
 
-    What is there is replaced only once the copy is complete.
+    A run that is already there is replaced only once the copy is complete.
     """
     if target.resolve() == run.path.resolve():
         return

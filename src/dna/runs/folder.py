@@ -2,7 +2,7 @@
 
 config.json    configuration, seed, digest        metrics.jsonl  one line per iteration
 machine.json   versions, hardware, threads        episodes.csv   one line per episode
-checkpoints/   state, newest last                 timings.jsonl  wall-clock split
+checkpoints/   state, newest last                 timings.jsonl  wall-clock times
 policy/        the final, self-contained policy   tensorboard/   event files
 done           the result, once the run has finished
 run.lock       held while the run is training     eval.json, curve.png, episode.*, report.html
@@ -110,7 +110,7 @@ class RunFolder:
         return self.path / "policy"
 
     def check_free(self) -> None:
-        """Refuse a folder that holds no run but files that a run would overwrite."""
+        """Refuse a folder that is not a run but has files that a run would overwrite."""
         check_no_file_at(self.path)
         links = [n for n in [*OWN, "run.lock", NEXT] if (self.path / n).is_symlink()]
         if links:

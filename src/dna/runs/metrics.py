@@ -1,8 +1,8 @@
 """What a run records while it trains: metrics, episodes and timings.
 
-`metrics.jsonl` and `episodes.csv` hold only what the run computed, so that they are equal to
-the byte for equal (config, seed); wall-clock times go to `timings.jsonl`. TensorBoard and other
-trackers are in `dna.runs.trackers`.
+`metrics.jsonl` and `episodes.csv` hold only what the run computed, so that they are
+byte-identical for the same (config, seed); wall-clock times go to `timings.jsonl`. TensorBoard
+and other trackers are in `dna.runs.trackers`.
 """
 
 import json
@@ -94,7 +94,7 @@ class LogSink(Sink, Protocol):
     """A sink with files of its own, which are truncated to a checkpoint on resume."""
 
     def damaged(self) -> list[str]:
-        """One line per file that was not as its checkpoint says when it was opened."""
+        """One line per file that did not match its checkpoint when it was opened."""
 
     def changed(self) -> list[str]:
         """One line per file that another process changed since the last call."""
@@ -117,9 +117,9 @@ class MetricsFiles:
         lengths: dict[str, int] | None = None,
         hashes: dict[str, str] | None = None,
     ) -> None:
-        """`lengths`: truncate the files to a checkpoint; None: start them anew.
+        """`lengths`: truncate the files to a checkpoint; None: start new ones.
 
-        `hashes`: of the files up to there, where the checkpoint knows them.
+        `hashes`: sha256 of the files up to there, if the checkpoint has them.
         """
         keep = lengths or {}
         expected = hashes or {}
@@ -150,7 +150,7 @@ class MetricsFiles:
             log.flush()
 
     def damaged(self) -> list[str]:
-        """One line per file that was not as its checkpoint says when it was opened."""
+        """One line per file that did not match its checkpoint when it was opened."""
         return self.damage
 
     def changed(self) -> list[str]:

@@ -1,8 +1,8 @@
 """Self-contained policies: weights, normalizer and preprocessing in two files, no pickle.
 
 `policy.safetensors` and `policy.json` suffice to act, without the run's configuration or other
-statistics. With two networks the value network is included (format 2), so that films can show
-V_V beside V_π.
+statistics. With two networks the value network is included (format 2), so that videos can
+show V_V beside V_π.
 """
 
 import json
@@ -150,7 +150,7 @@ def load_policy(folder: Path) -> SavedPolicy:
 
 
 def _build(described: _Description, tensors: dict[str, Tensor]) -> SavedPolicy:
-    """Build the networks that are described and fill them; a ValueError if they do not fit."""
+    """Build the described networks and load their weights, or raise ValueError."""
     obs = ObservationSpec.from_json(described.observation)
     action = ActionSpec.from_json(described.action)
     network: PolicyNetwork

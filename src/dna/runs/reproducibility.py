@@ -1,4 +1,4 @@
-"""What the last bits of a run depend on, and why a resumed run is not exact.
+"""What a run's results depend on to the last bit, and why a resumed run is not exact.
 
 Versions, hardware and threads are written to `machine.json`; a checkpoint remembers those that
 can change the last bits, and a resume compares them. Other reasons, such as environments that
@@ -91,7 +91,7 @@ def describe(
 
 
 def setting(device: torch.device, packages: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what the last bits of a run depend on, beside its configuration and seed."""
+    """Return what the last bits of results depend on, besides configuration and seed."""
     found = versions(packages)
     known = ("ppo-dna", "torch", "numpy", "gymnasium", "minatar", "ale-py", "mujoco", "envpool")
     return {
@@ -142,7 +142,7 @@ def _git() -> dict[str, Any] | None:
 
 
 class MachineRecord:
-    """`machine.json`: what a run was made with, and why it is not exact, if so.
+    """`machine.json`: what a run was made with and, if it is not exact, why.
 
     Written whenever it changes, by the first rank.
     """
@@ -166,7 +166,7 @@ class MachineRecord:
         self.not_resumable: list[str] = []  # those that were found before any interruption
 
     def begin(self, resumes: int, warm_up_steps: int) -> None:
-        """Describe the machine and what was asked of it, and write it."""
+        """Write a description of the machine and the options of the run."""
         ranks = self.how.world.size
         self.facts = {
             **describe(self.device, self.how.env_threads, ranks, self.packages),

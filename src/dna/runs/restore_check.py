@@ -1,8 +1,8 @@
-"""Check while training that a resume would be exact: play on restored environments.
+"""Check while training that a resume would be exact, by stepping restored environments.
 
 At the first, second, fourth, eighth … checkpoint of a process, the snapshot of the environments
-is kept and the next steps of the run are recorded. Then environments that were made anew
-continue from the snapshot with the same actions, and must show the same. This happens in a
+is kept and the next steps of the run are recorded. Then newly made environments continue
+from the snapshot with the same actions, and must return the same results. This happens in a
 forked copy of the process, so that it cannot change the run, whatever the environments do.
 """
 
@@ -30,7 +30,7 @@ from dna.envs.state.program_state import ProgramState
 #: Number of steps that are compared, and of agents where they share nothing.
 STEPS = 64
 AGENTS = 8
-#: Seconds after which the comparison ends with the steps it has compared, and in any case.
+#: Seconds after which no further step is compared, and after which the copy is killed.
 SECONDS = 10.0
 PATIENCE = 20.0
 #: What the copy sends when it has made the environments to restore into.
@@ -78,7 +78,7 @@ def _copied(step: Step) -> Step:
 class RestoreCheck:
     """The check of one process: `begin` at a checkpoint, `during` the next rollout.
 
-    Whether it is made is the same on all ranks; each checks its own environments.
+    Either all ranks make the check or none does; each checks its own environments.
     """
 
     def __init__(self, collector: Collector, *, wanted: bool) -> None:
@@ -97,7 +97,7 @@ class RestoreCheck:
         self.program = ProgramState(first) if wanted and python else None
 
     def changed_program(self) -> list[str]:
-        """Name the variables of classes and modules that have changed, the first time."""
+        """Name the variables of classes and modules that have changed, but only once."""
         names = self.program.changed() if self.program is not None else []
         if not names:
             return []
@@ -106,7 +106,7 @@ class RestoreCheck:
         return [f"environments change {names[0]}{more}, which checkpoints do not hold"]
 
     def begin(self) -> None:
-        """Keep a snapshot of the environments as they were saved now."""
+        """Keep a snapshot of the environments as they are at this checkpoint."""
         self.checkpoints += 1
         power_of_two = self.checkpoints & (self.checkpoints - 1) == 0
         if not self.wanted or not power_of_two:
@@ -121,7 +121,7 @@ class RestoreCheck:
 
     @contextmanager
     def during(self) -> Iterator[Callable[[], list[str]] | None]:
-        """Record an iteration; yields a function for what differs, or None if not due."""
+        """Record an iteration; yield a function for the differences, or None if not due."""
         if not self.due:
             yield None
             return
@@ -158,7 +158,7 @@ def compare(env: VectorEnv, state: State, seen: list[_Seen]) -> list[str]:
 def _differences(
     env: VectorEnv, state: State, seen: list[_Seen], made: Callable[[], None]
 ) -> list[str]:
-    """What differs; `made` is called when the environments to restore into are there."""
+    """What differs; `made` is called once the environments to restore into exist."""
     end = time.monotonic() + SECONDS
     other, agents = _alike(env, state)
     if other is None:
@@ -197,7 +197,7 @@ def _alike(env: VectorEnv, state: State) -> tuple[VectorEnv | None, int]:
 
 
 def _is_kept(env: Any) -> bool:
-    """Whether an environment is the user's own instance, perhaps behind one for its masks."""
+    """Whether an environment is the user's own instance, perhaps wrapped to add its masks."""
     return isinstance(env, KeptEnv) or isinstance(getattr(env, "env", None), KeptEnv)
 
 

@@ -1,6 +1,6 @@
 """Decide when a run saves a checkpoint, and which checkpoints are deleted.
 
-Kept are the newest three, the one with the best score, and the first of every tenth of the run.
+The newest three, the one with the best score and the first of every tenth of the run are kept.
 """
 
 import time
@@ -33,7 +33,7 @@ class Mark:
 
 
 def kept(marks: Mapping[str, Mark], total: int) -> set[str]:
-    """Return the names of the checkpoints to keep, of a run of `total` interactions."""
+    """Return the names of the checkpoints to keep in a run of `total` interactions."""
     ordered = sorted(marks, key=lambda name: marks[name].interactions)
     keep = set(ordered[-NEWEST:])
     light = [name for name in ordered if not marks[name].replay]

@@ -26,7 +26,10 @@ REMEMBERED = ("device", "threads", "compile", "checkpoint_every", "verify")
 
 @dataclass(frozen=True)
 class How:
-    """How to run, never what. (Another number of torch threads may change the last bits.)"""
+    """How to execute a run, as opposed to what it computes.
+
+    Another number of torch threads may still change the last bits of the results.
+    """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None  # torch; None: one for small networks, else every core
@@ -88,9 +91,10 @@ def _check_constraint(phase: Distil, kind: str) -> None:
 
 
 def default_threads(env: VectorEnv, ranks: int = 1) -> int:
-    """Return every core of this rank for large networks, one for small ones.
+    """Return the number of torch threads: all cores of this rank, or one.
 
-    Small networks lose more to synchronizing threads than they gain. `ranks` share the cores.
+    Small networks get one: they lose more to synchronizing threads than they gain. `ranks`
+    share the cores.
     """
     large = any(min(shape[:2]) >= NATURE_MINIMUM for shape in env.observation.images)
     return max((os.cpu_count() or 1) // ranks, 1) if large else 1

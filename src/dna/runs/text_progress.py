@@ -40,7 +40,7 @@ def share_done(interactions: int, budget: int) -> float:
 
 
 def rounding_note(*configs: "Config") -> str:
-    """Say to what budgets are rounded up; empty if all are whole numbers of rollouts."""
+    """Say what budgets are rounded up to; empty if all are whole numbers of rollouts."""
     notes = dict.fromkeys(_rounding(config) for config in configs)
     found = [note for note in notes if note]
     others = "; other points are rounded up too" if len(found) > 1 else ""

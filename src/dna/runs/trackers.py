@@ -124,7 +124,7 @@ class TensorBoard:
         self.log.flush()
 
     def damaged(self) -> list[str]:
-        """One line per event file that is missing or not as its checkpoint says."""
+        """One line per event file that is missing or does not match its checkpoint."""
         return self.damage
 
     def changed(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Training: algorithm 1 of the paper, for any list of phases.
 
-`train` is a pure function of (config, seed) up to wall-clock: on one machine with the same
-number of torch threads, two runs write the same bytes.
+Apart from wall-clock times, `train` is a pure function of (config, seed): on one machine with
+the same number of torch threads, two runs write the same bytes.
 """
 
 import warnings

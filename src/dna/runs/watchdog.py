@@ -95,7 +95,7 @@ def environment_calls(name: str, how: How, folder: Path) -> Iterator[Calls]:
 
 
 def _wait(thread: DaemonThread, seconds: float) -> Outcome | None:
-    """Wait for an outcome so many seconds, counted one by one as the watchdog does."""
+    """Wait at most this long for an outcome, counting seconds one by one like the watchdog."""
     left = seconds
     while left > 0:
         outcome = thread.wait(min(left, 1.0))
@@ -123,8 +123,8 @@ def _close_in(thread: DaemonThread, env: VectorEnv, name: str, seconds: float) -
 class TimedCalls(Calls):
     """Calls in a thread of their own, which is abandoned if one takes too long.
 
-    The thread does nothing but call the environments. If the abandoned call returns one day,
-    the thread closes them and ends.
+    The thread does nothing but call the environments. If an abandoned call ever returns, the
+    thread closes the environments and ends.
     """
 
     def __init__(self, name: str, seconds: float, folder: Path) -> None:
@@ -164,7 +164,7 @@ class TimedCalls(Calls):
 
 
 class WatchedCalls(Calls):
-    """Calls whose times the watchdog takes."""
+    """Calls that the watchdog times."""
 
     def __init__(self, name: str, seconds: float) -> None:
         self.name = name
@@ -182,7 +182,7 @@ class WatchedCalls(Calls):
             self.inside = False
 
     def close(self, env: VectorEnv) -> None:
-        """Close the environments, for as long as a call may take."""
+        """Close the environments, waiting no longer than a call may take."""
         thread = DaemonThread(THREAD)
         _close_in(thread, env, self.name, self.seconds)
         thread.end()
@@ -237,8 +237,8 @@ def _count(
 def _outside(limit: float) -> Iterator[Callable[[], None]]:
     """Start a process that ends this one after `limit` seconds without a sign of life.
 
-    It has the stacks printed first. Without Linux's /proc it could not tell whether this
-    process is only suspended: then none is started.
+    It has the stacks printed first. It is not started without Linux's /proc, because it could
+    not tell whether this process is only suspended.
     """
     if not Path("/proc/self/stat").exists():
         yield lambda: None
@@ -274,7 +274,7 @@ def _end(
 
 
 def _no_answer(name: str, seconds: float, folder: Path) -> str:
-    """Write the stacks of all threads to the run's folder, and say what hangs where."""
+    """Write the stacks of all threads to the run's folder; return a message that names them."""
     text = f"{name}: no answer for {seconds:g} seconds"
     if (folder / "config.json").is_file():  # a run was begun here
         with suppress(StorageFailure):
@@ -284,7 +284,7 @@ def _no_answer(name: str, seconds: float, folder: Path) -> str:
 
 
 def _stacks(prefix: str = "") -> str:
-    """Return the stacks of the threads whose names begin so."""
+    """Return the stacks of the threads whose names begin with `prefix`."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():

@@ -1,6 +1,6 @@
 """Compare two snapshots of environments, and name the first attribute that differs.
 
-A snapshot that is written again after it was restored must be the one that was read.
+A snapshot that is restored and then taken again must equal the original.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-#: Entries of a node that name something of the program, by name and checksum.
+#: Entries of a node that refer to a part of the program by name and checksum.
 NAMES = ("function", "method", "constant")
 #: Entries of a node that snapshots of earlier versions do not have.
 NEWER = ("traits",)
@@ -119,7 +119,7 @@ class _Comparison:
             yield from self.differences(v, value, shown)
 
     def _sets(self, one: list[Any], other: list[Any], path: str) -> Iterator[str]:
-        """Sets of numbers have an order to keep; that of strings differs between processes."""
+        """Compare items in order if they hash alike in every process, otherwise unordered."""
         if not all(map(_hashes_alike, one)):
             if sorted(map(_unnumbered, one)) != sorted(map(_unnumbered, other)):
                 yield path
@@ -128,12 +128,12 @@ class _Comparison:
 
 
 def _name(text: str) -> str:
-    """A name as it is compared: functions of this package without the sum of their code."""
+    """A name for comparison: functions of this package without the checksum of their code."""
     return text.partition("#")[0] if text.startswith("dna.") else text
 
 
 def _hashes_alike(node: Any) -> bool:
-    """Whether a node is of something that has the same hash in every process."""
+    """Whether a node stands for a value that has the same hash in every process."""
     if isinstance(node, dict) and "tuple" in node:
         return all(map(_hashes_alike, node["tuple"]))
     if isinstance(node, dict):
@@ -142,7 +142,7 @@ def _hashes_alike(node: Any) -> bool:
 
 
 def _unnumbered(node: Any) -> str:
-    """A node as text, without the numbers that its place in the order gave it."""
+    """A node as text, without the numbers that depend on its place in the order."""
     if isinstance(node, dict):
         node = {k: _unnumbered(v) for k, v in node.items() if k != "number"}
     elif isinstance(node, list):

@@ -1,4 +1,4 @@
-"""Random generators of Python and numpy as JSON, and back; detects draws from global ones.
+"""Save and load the random generators of Python and numpy; detect draws from global ones.
 
 `np.random` and `random` are never seeded here and are not part of a snapshot: a run that
 depends on them is not a function of its seed, and resuming it is not exact.
@@ -18,7 +18,7 @@ import numpy as np
 #: What a bit generator is seeded by; `RandomState` has no sequence.
 SEEDS = (np.random.SeedSequence, type(None))
 KINDS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
-#: Number of calls watched for every kind of global draw; later ones at less cost.
+#: Number of calls for which all global states are compared; later ones get a cheaper check.
 CALLS = 100
 
 
@@ -129,7 +129,7 @@ class GlobalDraws:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch one call; after the first `CALLS`, only positions in states are compared."""
+        """Watch one call; after the first `CALLS`, compare only the generators' positions."""
         if self.drawn is not None:
             yield
             return
@@ -168,14 +168,14 @@ def _global_states() -> dict[str, Any]:
 def _global_positions() -> dict[str, int]:
     """Where the global generators are in their states, read from memory.
 
-    Copying the states would take longer than the step of many an environment.
+    Copying the states would take longer than a step of many environments.
     """
     return {name: place.value for name, (place, _) in _places().items()}
 
 
 @functools.cache
 def _places() -> dict[str, tuple[ctypes.c_int, object]]:
-    """The positions of the global Mersenne twisters, where found as expected, and owners."""
+    """Positions of the global Mersenne Twisters, if found where expected, and their owners."""
     bits = np.random.mtrand._rand._bit_generator
     places: dict[str, tuple[ctypes.c_int, object]] = {}
     if type(bits) is np.random.MT19937:  # a struct of 624 words and the position

@@ -2,10 +2,11 @@
 
 Numbers, text, arrays, containers and numpy's generators are recorded by value; objects are
 walked attribute by attribute, functions made at run time cell by cell. What belongs to the
-program (functions of a module, classes, members of an Enum) is recorded by name and must be
-there again. Nothing is ever built from a name in a file: a graph is read back *into* objects
-made alike. Anything that cannot be recorded, such as a window, a C++ world or an object with
-memory of its own, makes the environment inexact, and is named.
+program (functions of a module, classes, members of an Enum) is recorded by name and must exist
+when the snapshot is restored. Nothing is ever built from a name in a file: a graph is read back
+*into* objects that were made in the same way. Anything that cannot be recorded, such as a
+window, a C++ object or an object with its own memory, makes the environment inexact and is
+named.
 """
 
 import json
@@ -86,7 +87,7 @@ def save_all(roots: Sequence[object]) -> tuple[list[dict[str, Array]], Sharing]:
 
 
 def load(root: object, state: Mapping[str, Array]) -> None:
-    """Put a graph back into an object made like the one it was saved from."""
+    """Restore a graph into an object that was made in the same way as the saved one."""
     load_all([root], [state], [])
 
 
@@ -172,7 +173,7 @@ class _Writer:
         return node
 
     def _check_no_address(self) -> None:
-        """Refuse values that are the id or the hash of an object, which no copy has."""
+        """Refuse values that are the id or the hash of an object, which differ in a copy."""
         for x in self.kept:
             numbers = [x, x * 16] if type(x) is int else []
             if type(x) is str and "0x" in x:
@@ -181,7 +182,7 @@ class _Writer:
                 raise Opaque("the id of an object")
 
     def _value(self, x: Any, simple: Any) -> Any:
-        """A value, or the number of the one that is the very same object."""
+        """A value, or a reference to the earlier value that is the same object."""
         if not _has_identity(x):
             return simple
         if id(x) in self.values:
@@ -282,7 +283,7 @@ class _Writer:
         return node
 
     def _view(self, x: Array) -> dict[str, Any]:
-        """An array in the memory of another: that one, and the place in it."""
+        """An array in memory that it does not own: the owner, and the place in its memory."""
         owner = memory_layout.owner_of(x)
         if not memory_layout.can_own(owner):
             raise Opaque(f"an array in the memory of a {qualified_names.of_type(owner)}")
@@ -318,7 +319,7 @@ class _Together:
 
 
 class _Reader:
-    """Reads a recorded graph back into objects made alike."""
+    """Reads a recorded graph back into objects that were made in the same way."""
 
     def __init__(self, state: Mapping[str, Array], which: int, together: _Together) -> None:
         self.state = state
@@ -351,7 +352,7 @@ class _Reader:
         return self._value(_decode_simple(node))
 
     def _value(self, x: Any) -> Any:
-        """Remember a value for those that are the very same object."""
+        """Remember a value, to which later nodes may refer as the same object."""
         if type(x) is str and x.isidentifier():
             return sys.intern(x)  # like the names in a program, which may be compared by `is`
         if _has_identity(x):
@@ -585,12 +586,12 @@ def _decode_simple(node: dict[str, Any]) -> Any:
 
 
 def _dtype_entry(dtype: "np.dtype[Any]") -> dict[str, Any]:
-    """How a node names a type; the types of records are compared, never made from a file."""
+    """How a node names a dtype; record dtypes are compared, never created from a file."""
     return {"dtype": dtype.str} if dtype.fields is None else {"record": repr(dtype)}
 
 
 def _dtype_from(node: dict[str, Any], *present: Any) -> "np.dtype[Any]":
-    """The inverse of `_dtype_entry`; records have the type of an array that is there."""
+    """The inverse of `_dtype_entry`; a record dtype is taken from an array that is present."""
     if "record" not in node:
         dtype = np.dtype(str(node["dtype"]))
         if dtype.hasobject or dtype.fields is not None:
@@ -605,7 +606,7 @@ def _dtype_from(node: dict[str, Any], *present: Any) -> "np.dtype[Any]":
 
 
 def _is_writeable(x: Array) -> bool:
-    """Make an array writeable, as far as its owner permits it."""
+    """Make an array writeable if its owner permits it; return whether it is."""
     if not x.flags.writeable:
         try:
             x.flags.writeable = True
@@ -615,7 +616,7 @@ def _is_writeable(x: Array) -> bool:
 
 
 def _traits(space: gymnasium.Space[Any]) -> str | None:
-    """A checksum of what makes a space the one it is; None where there is none."""
+    """A checksum of what defines a space; None where it cannot be computed."""
     writer = _Writer()
     own = {name: value for name, value in vars(space).items() if name not in SAMPLED}
     try:
@@ -629,7 +630,7 @@ def _traits(space: gymnasium.Space[Any]) -> str | None:
 
 
 def _is_storable(dtype: "np.dtype[Any]") -> bool:
-    """Whether a safetensors file has this type."""
+    """Whether the safetensors format supports this dtype."""
     return dtype.kind in "biuf" and dtype.isnative and dtype.itemsize <= 8
 
 

@@ -21,7 +21,7 @@ MOST_TURNS = 50
 
 
 class LayoutError(Exception):
-    """A memory layout that cannot be made again."""
+    """A memory layout that cannot be reproduced."""
 
 
 def of_array(x: Array) -> list[int]:
@@ -72,7 +72,7 @@ class Place:
 
 
 def owner_of(x: Array) -> Any:
-    """The object whose memory an array lies in: an array, bytes, or of a foreign type."""
+    """The object whose memory an array lies in: an array, bytes or a foreign object."""
     found: Any = x
     while True:
         if isinstance(found, np.ndarray) and found.base is not None:
@@ -128,7 +128,7 @@ def _address(x: Array) -> int:
 
 
 def insertions(x: Any) -> list[Any]:
-    """A set's items in an order of insertion that makes the same set.
+    """A set's items in an insertion order that reproduces the set.
 
     Items that hash differently in every process have no such order: a program that depends on
     it already differs between two starts.
@@ -156,8 +156,8 @@ def _hashes_alike(x: object) -> bool:
 def _slots(x: Any) -> tuple[int, list[tuple[bool, int]]] | None:
     """Where `pop` continues, and every slot's hash; None: not CPython's set.
 
-    Read from memory, as Python exposes neither: removed items leave marks behind, which decide
-    where the next ones go and when the table grows.
+    Read from memory, because Python exposes neither. Removed items leave markers behind, which
+    decide where the next items go and when the table grows.
     """
     if sys.implementation.name != "cpython":
         return None

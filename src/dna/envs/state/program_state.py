@@ -39,7 +39,7 @@ MOST_PLACES = 5_000
 
 
 class ProgramState:
-    """What the variables of the program that an environment uses hold at this moment."""
+    """The values, at one moment, of the program's variables that an environment uses."""
 
     def __init__(self, root: object) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class ProgramState:
     def _is_other(self, name: str, value: str) -> bool:
         if name in self.before:
             return value == ITERATOR or self.before[name] != value
-        return name.rpartition(".")[0] in self.walk.places  # made since, where others were
+        return name.rpartition(".")[0] in self.walk.places  # created since, in a watched place
 
 
 class _Walk:
@@ -173,7 +173,7 @@ def _is_trusted(module: object) -> bool:
 
 
 def _is_cache(value: Any) -> bool:
-    """Whether this is a function with `functools.cache`: it returns what it would compute."""
+    """Whether this is a function with `functools.cache`, which does not change its results."""
     return callable(getattr(value, "cache_info", None)) and hasattr(value, "__wrapped__")
 
 
@@ -184,7 +184,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _checksum(value: Any) -> str:
-    """A checksum of a value; of one that cannot be saved, of the text that shows it."""
+    """A checksum of a value or, if it cannot be saved, of its `repr`."""
     if hasattr(type(value), "__next__"):
         return ITERATOR
     try:

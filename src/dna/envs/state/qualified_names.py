@@ -32,12 +32,12 @@ def of(x: Any) -> str:
     if not isinstance(name, str):
         return of_type(x)
     text = _recorded(f"{getattr(x, '__module__', '')}.{name}")
-    # Two lambdas of one line have one name: the code tells them apart.
+    # Two lambdas on one line have the same name: the code tells them apart.
     return f"{text}#{_code(x.__code__):08x}" if isinstance(x, types.FunctionType) else text
 
 
 def _recorded(name: str) -> str:
-    """The name under which snapshots have what is now called so."""
+    """The name under which snapshots record what is now called `name`."""
     for new, old in MOVED.items():
         if name == new or name.startswith(f"{new}."):
             return old + name.removeprefix(new)

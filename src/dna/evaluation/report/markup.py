@@ -168,7 +168,7 @@ def short(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds: 28 s, 4 min 05 s, 2 h 10 min, 3 d 4 h; "–" if that is no number."""
+    """Format seconds: 28 s, 4 min 05 s, 2 h 10 min, 3 d 4 h; "–" if not finite."""
     if not math.isfinite(seconds):
         return "–"
     if seconds < 10:

@@ -400,7 +400,7 @@ def papers_time_ratio(arm: str, paper_only: str) -> Check:
 
 
 def hours_here(results: Results) -> Verdict | None:
-    """Hours of a run of the paper's length here; the paper's machine was another one."""
+    """Hours that a run of the paper's length takes here; the paper used another machine."""
     found = time_of(results, "time", "DNA")
     if found is None:
         return None
@@ -428,7 +428,7 @@ def still_rising(study: str, arm: str, paper_only: str) -> Check:
 def _part_lead(
     study: str, arm: str, reference: str, part: slice, words: str, low: float, high: float
 ) -> Check:
-    """In a part of training the arm's lead on the reference, in percent, is in a range."""
+    """In a part of training, the arm's lead over the reference (percent) is in a range."""
 
     def gap(results: Results) -> Sampled | None:
         ours, theirs = (
@@ -455,7 +455,7 @@ def early_and_late(
 def levels_off(
     study: str, arm: str, low: float, high: float, note: str, paper_only: str
 ) -> Check:
-    """Of its first 40 million frames, an arm needs so many to reach 95 % of its level."""
+    """An arm reaches 95 % of its level at 40 M frames after `low` to `high` million."""
 
     def plateau(grid: Array, curves: Array) -> Array:
         frames = million_frames(grid)
@@ -482,7 +482,7 @@ NO_RAINBOW = "Rainbow has no score on the proxy's games"
 
 
 def games_above_rainbow(study: str, least: int) -> Check:
-    """DNA's mean is above Rainbow's on at least so many of the five games."""
+    """DNA's mean is above Rainbow's on at least `least` of the five games."""
 
     def judge(results: Results) -> Verdict | None:
         if not results.whole(study):
@@ -519,7 +519,7 @@ def total_above_rainbow(study: str, arm: str) -> Check:
 
 
 def passes_rainbow(study: str, low: float, high: float, note: str, paper_only: str) -> Check:
-    """DNA's Atari-5 curve passes Rainbow's score after so many million frames."""
+    """DNA's Atari-5 curve passes Rainbow's score after `low` to `high` million frames."""
 
     def crossing(grid: Array, curves: Array) -> Array:
         theirs = published.rainbow_atari5()[published.RAINBOW]
@@ -578,9 +578,10 @@ def _first_arms(sweeps: dict[str, Sequence[str]], scores: Sequence[Any]) -> dict
 
 
 def _refuted(sweeps: dict[str, Sequence[str]], scores: dict[str, Sampled]) -> bool:
-    """Whether E_V = 1, or every E_π and E_D that add up to 4, lose to another arm for sure.
+    """Whether E_V = 1, or every E_π and E_D that add up to 4, significantly lose to another.
 
-    The best of noisy arms is often another one: being first in few draws refutes nothing.
+    With noise, the best arm often does not come first, so being first in few draws refutes
+    nothing.
     """
     level = 1 - (1 - LEVEL) / sum(len(arms) - 1 for arms in sweeps.values())
 

@@ -2,9 +2,9 @@
 
 σ of each phase at the start and the end of a run (section 3.2, appendix D), and σ against λ
 (section 6.2, the lower panels of figure 5). Measurements within a window are resampled, and so
-are games: with one seed, the differences between games stand for those between seeds. Nine
-measurements and three games hardly determine their own spread, so both use Student's t
-(`dna.paper.claims.uncertainty`).
+are games: with one seed, the differences between games stand in for those between seeds.
+Nine measurements and three games are too few to estimate their spread well, so both use
+Student's t (`dna.paper.claims.uncertainty`).
 """
 
 from collections.abc import Callable
@@ -200,7 +200,7 @@ def sigma_near(phase: str, factor: float = 2.0) -> Check:
 
 
 def _in_authors_form(found: float | None) -> str:
-    """The paper's numbers come from the authors' form, which is low: ours in the same form."""
+    """Our number in the authors' form, which is biased low and gave the paper's numbers."""
     return "" if found is None else f"; in the authors' form, as the paper's, {found:.1f}"
 
 
@@ -416,7 +416,8 @@ def resolved(
 def sigmas_by_lambda(results: Results, phase: str) -> tuple[list[float], list[Sampled]] | None:
     """(λ, geometric mean of σ over games), drawn from the intervals of B_simple.
 
-    All λ are measured on the same rollouts but drawn independently: the intervals are too wide.
+    All λ are measured on the same rollouts but drawn independently, which makes the intervals
+    too wide.
     """
     kept, _ = resolved(results, phase)
     if not kept:

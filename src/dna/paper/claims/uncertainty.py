@@ -92,7 +92,7 @@ def percentiles(
 
 
 def combined(function: Callable[..., Any], *parts: Sampled, least: float = -inf) -> Sampled:
-    """Apply a function that works element by element to sampled numbers."""
+    """Apply an element-wise function to sampled numbers."""
     value = float(function(*(part.value for part in parts)))
     still = [part for part in parts if part.draws is None]
     if still:
@@ -188,7 +188,7 @@ def standard_error(values: Sequence[float]) -> float | None:
 def interval(statistic: Callable[[Any], float], scores: Scores) -> tuple[float, float] | None:
     """Bootstrap a statistic of all scores within games; None where a game has one seed.
 
-    Deviations are enlarged by √(n / (n − 1)), the bias of the bootstrap, and by t_ν / z.
+    Deviations are multiplied by √(n / (n − 1)), against the bootstrap's bias, and by t_ν / z.
     """
     if not scores or min(len(found) for found in scores.values()) < 2:
         return None

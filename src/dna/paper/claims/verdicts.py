@@ -1,8 +1,8 @@
 """How a verdict on a claim is reached: held, not held, or not tested.
 
 One rule, `judged`, decides: a claim holds when the whole 95 % interval of a number lies in the
-range that the claim states, and fails when the interval excludes the range. Anything between is
-left open, which counts as not tested.
+range that the claim states, and fails when the interval excludes the range. Anything in between
+is left open, which counts as not tested.
 """
 
 from collections.abc import Callable, Sequence
@@ -132,7 +132,7 @@ def near(found: Sampled, theirs: float, within: float, form: str = ".0f") -> Ver
 
 
 def all_of(found: Sequence[Verdict]) -> Verdict:
-    """Combine: one failure is enough to fail, one that is not tested leaves the rest open."""
+    """Combine: any *not held* decides; without one, any *not tested* leaves the claim open."""
     order: tuple[Status, ...] = ("not held", "not tested", "held")
     status = min((one.status for one in found), key=order.index)
     notes = [one.note.split("; ") for one in found]

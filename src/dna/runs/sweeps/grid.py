@@ -71,8 +71,8 @@ class Objective:
     def _interactions_to(self, curve: Curve, total: int) -> float:
         """Interactions until the goal.
 
-        A run that never reaches it counts as one to two times its length, by how much of the
-        goal is missing, so that a search can tell a near miss from no learning at all.
+        A run that never reaches it counts as one to two times its length, depending on how far
+        it fell short, so that a search can tell a near miss from no learning at all.
         """
         for interactions, score in curve:
             if score >= self.goal:
@@ -106,7 +106,7 @@ def objective(text: str) -> Objective:
 
 
 def read_curve(folder: Path, *, whole: bool = True) -> Curve:
-    """Read the curve of a run; `whole=False` allows for half a line at its end."""
+    """Read the curve of a run; `whole=False` allows an incomplete last line."""
     path = folder / "metrics.jsonl"
     return json_lines.curve(path, whole=whole) if path.is_file() else []
 

@@ -20,7 +20,7 @@ from typing import Any
 from dna.common.errors import BadInput, DnaError, MissingExtra
 from dna.common.process import Child, ExitStatus
 
-#: Seconds between two looks of a worker at its run.
+#: Seconds between a worker's polls of its run.
 PAUSE = 0.2
 #: Exit code of a run whose worker or node was lost.
 LOST = -9
@@ -34,7 +34,7 @@ def resume_in_child(folder: str, options: list[str], cwd: str) -> tuple[int, str
     with the worker.
     """
     asked: list[int] = []
-    # Ray cancels by SIGINT: as a flag, it cannot separate a run from its handle.
+    # Ray cancels with SIGINT. It only sets a flag: an exception could lose the child's handle.
     old = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
     try:
         child = Child(folder, options, cwd)

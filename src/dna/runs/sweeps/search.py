@@ -31,7 +31,7 @@ from dna.runs.sweeps.pool import Pool, Task, drive, threads_for
 
 #: Percent of a run at which trials are compared.
 RUNGS = (10, 30, 90)
-#: One in so many trials continues after a comparison.
+#: One in this many trials continues after a comparison.
 KEEP = 3
 #: Largest journal of a study that is read.
 JOURNAL_LIMIT = 2**28
@@ -63,7 +63,7 @@ class OptunaStudy:
         return found
 
     def state(self, frozen: Any) -> str:
-        """Return the state of a trial by its name in the results."""
+        """Return the state of a trial as it is named in the results."""
         return STATES[frozen.state.name]
 
     def ask(self) -> Any:
@@ -124,7 +124,7 @@ def _distribution(optuna: Any, axis: Axis) -> Any:
 
 
 class _NoLock:
-    """Stands for Optuna's lock of the journal: the folder of the sweep is locked already."""
+    """Stands in for Optuna's journal lock: the folder of the sweep is locked already."""
 
     def acquire(self) -> bool:
         return True
@@ -134,7 +134,7 @@ class _NoLock:
 
 
 def _storage(optuna: Any, path: Path) -> Any:
-    """Open the journal, without half a line at its end from a driver that was killed."""
+    """Open the journal; remove an incomplete last line left by a driver that was killed."""
     if path.is_file():
         data = read(path, JOURNAL_LIMIT)
         whole = data[: data.rfind(b"\n") + 1]
@@ -207,7 +207,7 @@ class Search:
                 self._begin(study.reopen(frozen))
 
     def steer(self) -> bool:
-        """Judge open trials, and open others while there is room; whether more will come."""
+        """Judge open trials and open others if there is room; return whether more will come."""
         for number in list(self.open):
             self._judge(*self.open[number])
         slots = max(self.pool.place.room() // len(self.sweep.seeds), 1)
@@ -302,7 +302,7 @@ class Search:
             self.study.finish(trial, average(values, self.sweep.average))
 
     def _should_prune(self, trial: Any, tasks: Sequence[Task]) -> bool:
-        """Report the scores at the rungs that all seeds have passed; whether to prune.
+        """Report scores at the rungs that all seeds have passed; return whether to prune.
 
         The scores are read from the metrics of the runs, so the time of the call is irrelevant.
         """
@@ -322,7 +322,7 @@ class Search:
         return False
 
     def _reached(self, score: float) -> bool:
-        """Whether a score has reached the goal, so that only the time is left to be seen."""
+        """Whether a score has reached the goal, so that only the time it took matters."""
         return self.sweep.objective.minimize and score >= self.sweep.objective.goal
 
     def _close(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Write the measurements in benchmarks/results as tables to docs/performance.md.
+"""Write what benchmarks/results holds as tables to the documents that quote it.
 
 python benchmarks/tables.py
 """
@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from dna.common.storage import write
+
+#: Documents that quote results.
+DOCUMENTS = ("docs/performance.md", "docs/reliability.md")
+#: Counters of the fault injection that must be 0.
+HARM = ("lost", "differing", "executed", "hangs", "memory")
 
 
 def table(found: dict[str, Any]) -> str:
@@ -111,30 +116,66 @@ def growth(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def torture(found: dict[str, Any]) -> str:
+    """Return the table of the fault injection, one row per part."""
+    lines = ["| fault | tried | survived | harm |", "|---|--:|--:|--:|"]
+    for name, one in found["parts"].items():
+        if name != "rivals":  # another library, described in the text
+            harm = sum(one[key] for key in HARM)
+            cells = f"{one['tried']:,} | {one['survived']:,} | {harm}"
+            lines.append(f"| {one['name']} (`{name}`) | {cells} |")
+    total = found["totals"]
+    harm = sum(total[key] for key in HARM)
+    lines.append(f"| **all** | **{total['tried']:,}** | **{total['survived']:,}** | **{harm}** |")
+    return "\n".join(lines)
+
+
+def fuzz(found: dict[str, Any]) -> str:
+    """Return the table of the fuzzers, one row per target."""
+    lines = [
+        "| target | inputs | minutes | crashes | hangs | memory |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, one in found.items():
+        cells = f"{one['cases']:,} | {one['minutes']:.0f} | {one['crashes']} | {one['hangs']}"
+        lines.append(f"| `{name}` | {cells} | +{one['memory_mb']} MB |")
+    return "\n".join(lines)
+
+
+#: Results that are no contest of libraries, by the name of their file.
+SPECIAL = {"seeds": seeds, "growth": growth, "torture": torture, "fuzz": fuzz}
+
+
 def blocks(folder: Path) -> dict[str, str]:
     """Return the name and Markdown of every result file that exists."""
     made = {}
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
-        if path.stem in ("seeds", "growth"):
-            made[path.stem] = (seeds if path.stem == "seeds" else growth)(found)
+        if path.stem in SPECIAL:
+            made[path.stem] = SPECIAL[path.stem](found)
         elif "cases" in found:
             parts = [table(found), comparisons(found), "Percent of the time:", split(found)]
             made[path.stem] = "\n\n".join(part for part in parts if part)
     return made
 
 
-def main() -> None:
-    """Replace the tables between their markers in the document."""
-    document = Path("docs/performance.md")
-    text = document.read_text()
-    for name, block in blocks(Path("benchmarks/results")).items():
+def updated(text: str, made: dict[str, str]) -> str:
+    """Return a document with the tables between their markers replaced."""
+    for name, block in made.items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         if begin in text and end in text:
             before, _, rest = text.partition(begin)
             _, _, after = rest.partition(end)
             text = f"{before}{begin}\n\n{block}\n\n{end}{after}"
-    write(document, text.encode())
+    return text
+
+
+def main() -> None:
+    """Update the tables of all documents."""
+    made = blocks(Path("benchmarks/results"))
+    for document in DOCUMENTS:
+        path = Path(document)
+        write(path, updated(path.read_text(), made).encode())
 
 
 if __name__ == "__main__":

@@ -48,7 +48,10 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def tensor_names(path: Path) -> list[str]:
-    """Return the tensor names in a safetensors file, reading only its header."""
+    """Return the tensor names in a safetensors file, reading only its header.
+
+    A file whose size differs from what its header says is refused without reading it.
+    """
     header = bytearray()
     length = 0
     for block in blocks(path):
@@ -59,9 +62,25 @@ def tensor_names(path: Path) -> list[str]:
         if len(header) >= 8 + length:
             tree = parse_json(bytes(header[8 : 8 + length]), path)
             if isinstance(tree, dict):
-                return [name for name in tree if name != "__metadata__"]
+                tree.pop("__metadata__", None)
+                _check_size(path, 8 + length + max(map(_end, tree.values()), default=0))
+                return list(tree)
             break
     raise StorageFailure(f"{path}: not a safetensors file (a header of {length:,} bytes)")
+
+
+def _end(entry: Any) -> int:
+    """Return where a tensor's bytes end, counted from the end of the header; 0 if unknown."""
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    end = offsets[-1] if isinstance(offsets, list) and offsets else 0
+    return end if isinstance(end, int) else 0
+
+
+def _check_size(path: Path, expected: int) -> None:
+    size = path.stat().st_size
+    if size != expected:
+        text = f"{size:,} bytes, where its header says {expected:,}"
+        raise StorageFailure(f"{path}: not a whole safetensors file ({text})")
 
 
 def tensors_from(data: bytes, source: str) -> dict[str, Tensor]:

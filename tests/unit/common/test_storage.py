@@ -113,9 +113,26 @@ def test_tensors_survive_and_garbage_does_not():
 
 def test_the_names_of_tensors_are_read_from_the_header_alone(tmp_path):
     path = tmp_path / "file.safetensors"
-    path.write_bytes(tensor_bytes({"b/c": torch.zeros(2), "a": torch.ones(1)}))
-    os.truncate(path, 6 * 10**9)
+    size = 6 * 10**9
+    entries = {"a": [0, 4], "b/c": [4, size]}
+    header = {
+        name: {"dtype": "U8", "shape": [end - start], "data_offsets": [start, end]}
+        for name, (start, end) in entries.items()
+    }
+    data = json.dumps(header | {"__metadata__": {}}).encode()
+    path.write_bytes(len(data).to_bytes(8, "little") + data)
+    os.truncate(path, 8 + len(data) + size)
     assert sorted(tensor_names(path)) == ["a", "b/c"]
+
+
+@pytest.mark.parametrize("size", ["a byte less", 6 * 10**9])
+def test_a_file_of_another_size_than_its_header_says_is_refused_unread(tmp_path, size):
+    path = tmp_path / "file.safetensors"
+    path.write_bytes(tensor_bytes({"a": torch.zeros(99)}))
+    assert tensor_names(path) == ["a"]
+    os.truncate(path, path.stat().st_size - 1 if size == "a byte less" else size)
+    with pytest.raises(StorageFailure, match="not a whole safetensors file"):
+        tensor_names(path)
 
 
 @pytest.mark.parametrize("start", [b"", b"\0" * 8, b"\xff" * 8, b"\2\0\0\0\0\0\0\0[]"])

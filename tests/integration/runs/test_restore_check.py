@@ -64,6 +64,33 @@ class Rows(Walk):
         self.x = float(self.table.sum() + 10 * self.row[0])
 
 
+class Seen(Walk):
+    """A window over what has been seen, which is empty at first."""
+
+    def start(self):
+        self.buffer = np.zeros(12)
+        self.window = self.buffer[:0]
+        self.x = 0.0
+
+    def move(self, action):
+        self.buffer[self.t] = action + 1
+        self.window = self.buffer[: self.t + 1]
+        self.x = float(self.window.sum())
+
+
+class Ahead(Seen):
+    """A window that is whole at first and then empty at every second step."""
+
+    def start(self):
+        super().start()
+        self.window = self.buffer[:]
+
+    def move(self, action):
+        self.window.base[self.t] = action + 1
+        self.window = self.buffer[self.t % 2 * 12 :]
+        self.x = float(self.buffer.sum())
+
+
 class Ball:
     def __init__(self, size):
         self.size = size
@@ -117,7 +144,7 @@ def said(tmp_path, source, how=HOW, **changes):
     return machine["why_not_exact"]
 
 
-@pytest.mark.parametrize("kind", [Walk, Rows])
+@pytest.mark.parametrize("kind", [Walk, Rows, Seen, Ahead])
 def test_what_can_be_restored_is_exact_and_the_check_changes_nothing(kind, tmp_path):
     assert said(tmp_path / "checked", kind) == []
     unchecked = How(tensorboard=False, threads=1, checkpoint_every=1, verify=False)

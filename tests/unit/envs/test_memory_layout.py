@@ -52,7 +52,7 @@ def test_arrays_come_back_as_they_lay(name, present):
     np.testing.assert_array_equal(found, x)
     assert memory_layout.of_array(found) == memory_layout.of_array(x)
     assert float(found.sum()).hex() == float(x.sum()).hex(), "to the last bit"
-    assert found.flags.owndata or name in ("flipped", "turned"), "can be resized"
+    assert found.flags.owndata or name in ("flipped", "turned", "nothing"), "can be resized"
 
 
 def test_an_array_with_gaps_is_filled_where_one_is_and_made_where_none_is():
@@ -138,6 +138,26 @@ def _dates(t):
     return Parts(days=days, today=days[t : t + 1])
 
 
+def _growing(t):
+    table = np.arange(6.0)
+    return Parts(table=table, seen=table[: t * 2])
+
+
+def _shrinking(t):
+    table = np.asfortranarray(np.arange(12.0).reshape(6, 2))
+    return Parts(seen=table[4 - t * 2 : 4], table=table, last=table[::-1, 2 - t :])
+
+
+def _growing_bytes(t):
+    text = b"0123456789"
+    return Parts(text=np.frombuffer(text, np.uint8)[: t * 3], none=np.frombuffer(b"", np.uint8))
+
+
+def _always_empty(t):
+    boxes = np.zeros((0, 4))
+    return Parts(boxes=boxes, corners=boxes[:, t:], flat=boxes.reshape(-1))
+
+
 def _read_only(t):
     table = np.arange(6.0)
     row, frozen = table[t:], table[: t + 1]
@@ -149,7 +169,8 @@ def _read_only(t):
 VIEWS = [
     _moving_row, _row_before_its_table, _double_buffer, _sliding_window,
     _reversed_and_transposed, _bytes_of_numbers, _broadcast, _owner_unheld, _fortran,
-    _records, _view_of_bytes, _view_of_a_bytearray, _dates, _read_only,
+    _records, _view_of_bytes, _view_of_a_bytearray, _dates, _growing, _shrinking,
+    _growing_bytes, _always_empty, _read_only,
 ]  # fmt: skip
 
 
@@ -184,6 +205,7 @@ def test_views_come_back_at_their_place_in_their_memory(make, then):
             found = getattr(other, name)
             assert (found.strides, found.dtype) == (x.strides, x.dtype)
             assert found.flags.writeable == x.flags.writeable
+            assert (found.base is None) == (x.base is None)
     assert _shown(other) == _shown(one)
     assert _scribbled(other) == _scribbled(one), "written to one, seen in the other"
 
@@ -207,6 +229,40 @@ def test_a_view_that_is_in_place_stays_the_same_object():
     graph.load(other, graph.save(one))
     assert (other.row is row, other.table is table) == (True, True)
     assert row.tolist() == [7] * 4
+
+
+@pytest.mark.parametrize("length", [0, 4])
+@pytest.mark.parametrize("present", ["empty", "whole", "beyond", "nothing"])
+def test_an_empty_view_keeps_its_memory_whatever_is_there(length, present):
+    def part(table, which):
+        if which == "beyond":  # a place that no snapshot records
+            return np.lib.stride_tricks.as_strided(table, (99,))
+        return {"empty": table[8:8], "whole": table[:], "nothing": None}[which]
+
+    one, other = np.arange(8.0), np.zeros(8)
+    target = Parts(table=other, seen=part(other, present))
+    graph.load(target, graph.save(Parts(table=one, seen=one[3 : 3 + length])))
+    assert target.seen.shape == (length,)
+    assert target.seen.base is target.table is other
+    other[:] = 5
+    assert target.seen.tolist() == [5] * length
+
+
+def test_an_empty_view_of_an_older_snapshot_comes_back_by_itself():
+    older = graph.save(Parts(table=np.arange(3.0), seen=np.zeros(0)))  # written as if its own
+    target = Parts(table=np.zeros(3))
+    target.seen = target.table[:0]
+    graph.load(target, older)
+    assert (target.table.tolist(), target.seen.tolist()) == ([0, 1, 2], [])
+    again = graph.save(target)
+    assert {name: x.tobytes() for name, x in again.items()} == {
+        name: x.tobytes() for name, x in older.items()
+    }
+
+
+def test_an_empty_array_in_foreign_memory_is_recorded_by_itself():
+    mapped = np.frombuffer(mmap.mmap(-1, 64), np.uint8)[:0]
+    assert copied(mapped).shape == (0,)
 
 
 def test_memory_that_was_private_is_not_put_into_what_is_a_view_now():
@@ -250,6 +306,19 @@ def test_arrays_in_foreign_memory_are_named():
         (b'"shape": [4]', b'"shape": [99]'),
         (b'"shape": [4]', b'"shape": [-1]'),
         (b'"shape": [4]', b'"shape": [true]'),
+        (
+            b'"offset": 64, "strides": [8], "shape": [4]',
+            b'"offset": 168, "strides": [8], "shape": [0]',
+        ),
+        (
+            b'"offset": 64, "strides": [8], "shape": [4]',
+            b'"offset": -8, "strides": [8], "shape": [0]',
+        ),
+        (b'"strides": [8], "shape": [4]', b'"strides": [8, 8], "shape": [0, -1]'),
+        (
+            b'"strides": [8], "shape": [4]',
+            b'"strides": [8, 8], "shape": [0, 9999999999999999999999]',
+        ),
         (b'"dtype": "<f8"', b'"dtype": "O"'),
         (b'"dtype": "<f8"', b'"dtype": "V200"'),
         (b'"dtype": "<f8"', b'"dtype": "i4,O"'),

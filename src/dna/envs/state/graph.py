@@ -264,7 +264,7 @@ class _Writer:
     def _array(self, x: Any) -> dict[str, Any]:
         if x.dtype.hasobject or (x.dtype.fields is not None and isinstance(x, np.generic)):
             raise Opaque(f"an array of {x.dtype}")
-        if isinstance(x, np.ndarray) and x.size and not (x.base is None and x.flags.owndata):
+        if isinstance(x, np.ndarray) and memory_layout.is_view(x):
             return self._view(x)
         name = f"array/{len(self.arrays)}"
         array = np.array(x, order="C")
@@ -504,16 +504,16 @@ class _Reader:
         )
         try:
             made = memory_layout.view_at(owner, place, dtype)
-            if (
-                type(present) is np.ndarray
-                and there is owner
-                and present.dtype == dtype
-                and memory_layout.place_of(present, owner) == place
-                and (_is_writeable(present) or node.get("readonly"))
-            ):
-                made = present
         except memory_layout.LayoutError as error:
             raise Mismatch(f"{error} cannot be put back") from None
+        if (
+            type(present) is np.ndarray
+            and there is owner
+            and present.dtype == dtype
+            and memory_layout.lies_at(present, owner, place)
+            and (_is_writeable(present) or node.get("readonly"))
+        ):
+            made = present
         return self._marked(node, made)
 
     def _bytearray(self, node: dict[str, Any], present: Any) -> bytearray:

@@ -60,14 +60,15 @@ class Place:
         numbers = (self.offset, *self.strides, *self.shape)
         if any(type(number) is not int for number in numbers):
             raise LayoutError("a view at a place that is not given in whole numbers")
-        if len(self.strides) != len(self.shape) or min(self.shape, default=1) < 1:
+        if len(self.strides) != len(self.shape) or min(self.shape, default=0) < 0:
             raise LayoutError("a view of no valid shape")
-        ways = [
-            step * (length - 1) for step, length in zip(self.strides, self.shape, strict=True)
-        ]
-        first = self.offset + sum(way for way in ways if way < 0)
-        last = self.offset + sum(way for way in ways if way > 0)
-        if first < 0 or last + itemsize > nbytes:
+        start = end = self.offset
+        if 0 not in self.shape:
+            pairs = zip(self.strides, self.shape, strict=True)
+            ways = [step * (length - 1) for step, length in pairs]
+            start += sum(way for way in ways if way < 0)
+            end += sum(way for way in ways if way > 0) + itemsize
+        if start < 0 or end > nbytes:
             raise LayoutError("a view that reaches outside its memory")
 
 
@@ -94,12 +95,33 @@ def can_own(owner: object) -> bool:
     )
 
 
+def is_view(x: Array) -> bool:
+    """Whether an array lies in memory that it does not own.
+
+    Nothing can be read from foreign memory, or written to it, through an empty array: it counts
+    as an array of its own.
+    """
+    own = x.base is None and x.flags.owndata
+    return not own and (x.size > 0 or can_own(owner_of(x)))
+
+
 def place_of(x: Array, owner: Any) -> Place:
     """Where an array lies in its owner's memory."""
-    offset = _address(x) - _address(memory_of(owner))
+    memory = memory_of(owner)
+    offset = _address(x) - _address(memory)
+    if not x.size:  # older versions of numpy let a view of an empty array begin after its end
+        offset = min(max(offset, 0), memory.nbytes)
     place = Place(offset, x.strides, x.shape)
-    place.check_within(x.itemsize, memory_of(owner).nbytes)
+    place.check_within(x.itemsize, memory.nbytes)
     return place
+
+
+def lies_at(x: Array, owner: Any, place: Place) -> bool:
+    """Whether an array lies at this place of the owner's memory."""
+    try:
+        return place_of(x, owner) == place
+    except LayoutError:
+        return False
 
 
 def view_at(owner: Any, place: Place, dtype: "np.dtype[Any]") -> Array:

@@ -3,11 +3,13 @@
 import decimal
 import functools
 import itertools
+import tracemalloc
 import types
 
 import numpy as np
 import pytest
 
+from dna.envs.state import program_state
 from dna.envs.state.program_state import ProgramState
 
 COUNT = 0
@@ -15,6 +17,7 @@ TABLE = {"a": [1]}
 RNG = np.random.default_rng(3)
 TICKETS = itertools.count()
 UNUSED = [0]
+DATA = None
 CACHE = {}
 helper = types.ModuleType("helper_module")
 helper.level = 0
@@ -167,3 +170,129 @@ def test_state_of_its_own_and_caches_are_not():
     env.step()
     UNUSED.append(1)
     assert state.changed() == []
+
+
+class UsesData:
+    def step(self):
+        return DATA
+
+
+class HoldsData:
+    def __init__(self):
+        self.data = DATA
+
+
+BYTES = 16 * 2**20
+LARGE = {
+    "array": lambda: np.ones(BYTES // 8),
+    "Fortran": lambda: np.asfortranarray(np.ones((1024, BYTES // 8192))),
+    "view": lambda: np.ones(BYTES // 8)[::-2],
+    "dates": lambda: np.zeros(BYTES // 8, "M8[s]"),
+    "text": lambda: np.full(BYTES // 16, "abc", "U4"),
+    "records": lambda: np.ones(BYTES // 16, [("x", "f8"), ("n", "i8")]),
+    "containers": lambda: {"a": [np.ones(BYTES // 16)], "b": (np.ones(BYTES // 16),)},
+    "bytes": lambda: bytes(BYTES),
+    "bytearray": lambda: bytearray(BYTES),
+    "str": lambda: "ä" * (BYTES // 2),
+}
+
+
+@pytest.mark.parametrize("limit", [program_state.MOST_BYTES, BYTES // 2])
+@pytest.mark.parametrize("name", list(LARGE))
+def test_large_data_is_never_copied(name, limit, monkeypatch):
+    monkeypatch.setattr(program_state, "MOST_BYTES", limit)
+    monkeypatch.setitem(globals(), "DATA", LARGE[name]())
+    for env in (UsesData(), HoldsData()):
+        tracemalloc.start()
+        state = ProgramState(env)
+        assert state.changed() == []
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < BYTES / 4
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: np.ones((2000, 2000))[::2], lambda: np.ones(BYTES // 8)[::-1]]
+)
+def test_arrays_with_gaps_are_read_in_small_parts(make):
+    array = make()
+    tracemalloc.start()
+    before = program_state._crc32(array, 0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < BYTES / 4
+    array[-1:] = 2
+    assert program_state._crc32(array, 0) != before
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.zeros(1000), np.zeros((50, 20)).T, np.zeros(2000)[::-2], np.zeros(9, "M8[s]"),
+        np.zeros(9, "S3"), np.zeros(9, [("n", "i4")]), np.zeros(9, ">i8"), np.zeros(9, bool),
+        bytearray(2000),
+    ],
+    ids=lambda data: str(getattr(data, "dtype", "bytes")),
+)  # fmt: skip
+@pytest.mark.parametrize("place", [0, 7, -1])
+def test_every_item_of_small_data_is_compared(data, place, monkeypatch):
+    monkeypatch.setitem(globals(), "DATA", {"data": [data]})
+    state = ProgramState(UsesData())
+    data[place] = 1
+    assert state.changed() == [f"{__name__}.DATA"]
+
+
+def _grown(data):
+    data["large"] = np.zeros(len(data["large"]) + 1)
+
+
+def _replaced(data):
+    data["large"] = data["large"].copy()
+
+
+def _closed(data):
+    data["large"].flags.writeable = False
+
+
+def _first(data):
+    data["large"][0] = 1
+
+
+def _last(data):
+    data["large"][-1] = 1
+
+
+def _all(data):
+    data["large"] += 1
+
+
+def _small(data):
+    data["small"][5] = 1
+
+
+def _bytes(data):
+    data["bytes"] += b"a"
+
+
+@pytest.mark.parametrize(
+    "change", [_grown, _replaced, _closed, _first, _last, _all, _small, _bytes]
+)
+def test_of_large_data_a_sample_is_compared(change, monkeypatch):
+    large = {"large": np.zeros(100_000), "bytes": bytearray(900_000), "small": np.zeros(9)}
+    monkeypatch.setattr(program_state, "MOST_BYTES", 1000)
+    monkeypatch.setitem(globals(), "DATA", large)
+    state = ProgramState(UsesData())
+    assert state.changed() == []
+    large["large"][1] = 1
+    assert state.changed() == [], "not in the sample"
+    change(large)
+    assert state.changed() == [f"{__name__}.DATA"]
+
+
+@pytest.mark.parametrize(
+    "data", [np.zeros(0), np.zeros(3, "V0"), np.array(b"x" * 10**6), np.zeros((0, 3))[:, 1:]]
+)
+def test_strange_arrays_are_compared(data, monkeypatch):
+    monkeypatch.setattr(program_state, "MOST_BYTES", 0)
+    monkeypatch.setitem(globals(), "DATA", data)
+    assert ProgramState(UsesData()).changed() == []

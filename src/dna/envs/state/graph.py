@@ -49,6 +49,8 @@ SAMPLED = ("_np_random", "spaces", "feature_space", "node_space", "edge_space")
 ADDRESS = re.compile(r"0x([0-9a-fA-F]{6,16})")
 #: Maximum number of objects in a graph.
 MOST_NODES = 200_000
+#: Length above which an outline contains the hash of a string instead of the string.
+LONG = 1_000
 
 
 class Opaque(Exception):
@@ -110,9 +112,18 @@ def load_all(
         raise Mismatch(f"not a graph of these objects ({error})") from error
 
 
+def outline(root: object) -> tuple[bytes, list[Array]]:
+    """The graph of `root` as JSON, and its arrays, which are not copied; raises `Opaque`.
+
+    It is valid in this process only, because large strings are represented by their hashes.
+    """
+    writer = _Outliner()
+    return writer.text(root), writer.contents
+
+
 def classes_in(root: object) -> list[type]:
     """The classes of the objects that `root` holds, as far as they can be found."""
-    writer = _Writer()
+    writer = _Outliner()
     with suppress(Opaque, ValueError, TypeError, RecursionError):
         writer.node(root)
     return list(dict.fromkeys(type(thing) for thing in writer.alive))
@@ -141,6 +152,11 @@ class _Writer:
 
     def save(self, root: object) -> dict[str, Array]:
         """The graph of `root` as named arrays."""
+        text = self.text(root)
+        return {"graph": np.frombuffer(text, np.uint8).copy(), **self.arrays}
+
+    def text(self, root: object) -> bytes:
+        """The graph of `root` as JSON, without the contents of its arrays."""
         try:
             text = json.dumps(self.node(root)).encode()
             self._check_no_address()
@@ -148,7 +164,7 @@ class _Writer:
             raise Opaque("something nested that deeply") from None
         except (ValueError, TypeError) as error:
             raise Opaque(f"something ({error})") from error
-        return {"graph": np.frombuffer(text, np.uint8).copy(), **self.arrays}
+        return text
 
     def node(self, x: Any) -> Any:
         """The JSON value that stands for x."""
@@ -266,6 +282,10 @@ class _Writer:
             raise Opaque(f"an array of {x.dtype}")
         if isinstance(x, np.ndarray) and memory_layout.is_view(x):
             return self._view(x)
+        return self._contents(x)
+
+    def _contents(self, x: Any) -> dict[str, Any]:
+        """An array with memory of its own, or a scalar."""
         name = f"array/{len(self.arrays)}"
         array = np.array(x, order="C")
         node: dict[str, Any] = {"array": name, "scalar": isinstance(x, np.generic)}
@@ -306,6 +326,36 @@ class _Writer:
         name = f"array/{len(self.arrays)}"
         self.arrays[name] = np.frombuffer(bytes(x), np.uint8)
         return {"bytearray": name}
+
+
+class _Outliner(_Writer):
+    """Records a graph without copying what its arrays contain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.contents: list[Array] = []
+
+    def node(self, x: Any) -> Any:
+        """The JSON value that stands for x; large strings are not written out."""
+        if type(x) in (str, bytes) and len(x) > LONG:
+            return {"hash": hash(x)}  # Python computes it once and keeps it
+        return super().node(x)
+
+    def _contents(self, x: Any) -> dict[str, Any]:
+        if isinstance(x, np.generic):
+            return {"scalar": x.tobytes().hex(), **_dtype_entry(x.dtype)}
+        self.contents.append(x)
+        return {
+            "array": len(self.contents),
+            "shape": list(x.shape),
+            "strides": list(x.strides),
+            "readonly": not x.flags.writeable,
+            **_dtype_entry(x.dtype),
+        }
+
+    def _bytearray(self, x: bytearray) -> dict[str, Any]:
+        self.contents.append(np.frombuffer(x, np.uint8))
+        return {"bytearray": len(self.contents), "length": len(x)}
 
 
 class _Together:

@@ -4,6 +4,9 @@
 attributes, globals of its modules, variables of enclosing functions, default arguments and
 attributes of functions. What they hold at the start is compared with what they hold later.
 Variables with `cache` in their names are left out: they hold what can be computed again.
+
+Programs keep data sets of gigabytes in globals. Arrays are therefore never copied, and of those
+beyond `MOST_BYTES` in one variable only a sample is read.
 """
 
 import decimal
@@ -17,9 +20,11 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from dna.envs.state import graph, qualified_names
+from dna.envs.state import graph, memory_layout, qualified_names
 
+Array = npt.NDArray[Any]
 #: Packages whose classes and modules keep no state of an episode.
 TRUSTED = {"gymnasium", "numpy", "dna", "torch", "scipy", "minatar", "ale_py", "mujoco"}
 #: Class attributes that Python makes.
@@ -36,6 +41,12 @@ NO_DATA = (
 ITERATOR = "iterator"
 #: Maximum number of classes and functions that are followed.
 MOST_PLACES = 5_000
+#: Size of the arrays in one variable that are read in full: reading it takes about 10 ms.
+MOST_BYTES = 64 * 2**20
+#: Number of items that are read of every other array.
+SAMPLE = 1_000
+#: Maximum number of bytes that are copied at a time, unless one item is larger.
+BLOCK = 2**20
 
 
 class ProgramState:
@@ -188,10 +199,41 @@ def _checksum(value: Any) -> str:
     if hasattr(type(value), "__next__"):
         return ITERATOR
     try:
-        data = b"".join(array.tobytes() for array in graph.save(value).values())
+        text, arrays = graph.outline(value)
     except graph.Opaque:
         try:
-            data = repr(value).encode()
+            text, arrays = repr(value).encode(), []
         except Exception:
             return ""  # it cannot even be shown
-    return f"{zlib.crc32(data):08x}"
+    checksum = zlib.crc32(text)
+    left = MOST_BYTES
+    for array in sorted(arrays, key=lambda array: array.nbytes):
+        left -= array.nbytes
+        if left >= 0:
+            checksum = _crc32(array, checksum)
+        else:
+            place = str(array.ctypes.data).encode()
+            checksum = _crc32(_sample(array), zlib.crc32(place, checksum))
+    return f"{checksum:08x}"
+
+
+def _crc32(array: Array, start: int) -> int:
+    """The checksum of an array's items; only of an array with gaps, blocks are copied."""
+    if not array.nbytes:
+        return start
+    try:
+        return zlib.crc32(memory_layout.memory_of(array).data, start)
+    except memory_layout.LayoutError:
+        count = BLOCK // array.itemsize or 1
+        for first in range(0, array.size, count):
+            block = array.flat[first : first + count].view(np.uint8)
+            start = zlib.crc32(block.data, start)
+        return start
+
+
+def _sample(array: Array) -> Array:
+    """Items of an array at equal distances, from the first to the last."""
+    count = min(SAMPLE, BLOCK // array.itemsize) or 1
+    places = np.linspace(0, array.size - 1, count).astype(np.intp)
+    items: Array = array.flat[places]
+    return items

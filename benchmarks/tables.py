@@ -126,7 +126,9 @@ def torture(found: dict[str, Any]) -> str:
             lines.append(f"| {one['name']} (`{name}`) | {cells} |")
     total = found["totals"]
     harm = sum(total[key] for key in HARM)
-    lines.append(f"| **all** | **{total['tried']:,}** | **{total['survived']:,}** | **{harm}** |")
+    lines.append(
+        f"| **all** | **{total['tried']:,}** | **{total['survived']:,}** | **{harm}** |"
+    )
     return "\n".join(lines)
 
 

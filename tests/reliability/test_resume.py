@@ -90,7 +90,7 @@ def test_environments_that_cannot_be_saved_are_restarted_and_said(tmp_path):
     config = tiny("dna", None, interactions=768)
     how = How(tensorboard=False, threads=1)
     with (
-        pytest.warns(RuntimeWarning, match="a resumed run would not be exact: environment"),
+        pytest.warns(RuntimeWarning, match="a resumed run may not be exact: environment"),
         pytest.raises(Preempted),
     ):
         train(config, 3, tmp_path, how=how, sinks=[Stopper(3)], source=Locked)

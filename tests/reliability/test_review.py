@@ -436,7 +436,7 @@ class Moody(gymnasium.Env):
 def test_environments_that_cannot_be_saved_now_do_not_end_the_run(tmp_path):
     config, run = tweak(CONFIG, **{"env.id": None}), tmp_path / "run"
     with (
-        pytest.warns(RuntimeWarning, match="resumed run would not be exact: .*list_iterator"),
+        pytest.warns(RuntimeWarning, match="resumed run may not be exact: .*list_iterator"),
         pytest.raises(Preempted),
     ):
         train(config, 3, run, how=HOW, source=Moody, sinks=[Stopper(9)])

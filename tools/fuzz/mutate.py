@@ -1,5 +1,6 @@
 """Mutations that keep the structure of an input: JSON, zip and safetensors files, settings."""
 
+import copy
 import io
 import json
 import random
@@ -31,7 +32,7 @@ NASTY: tuple[Any, ...] = (
 
 def nasty(chance: random.Random) -> Any:
     """Return a value that is probably of another type, size or kind than expected."""
-    return chance.choice(NASTY)
+    return copy.deepcopy(chance.choice(NASTY))  # mutated later, it must not contain itself
 
 
 def dumped(tree: Any) -> bytes:

@@ -277,8 +277,9 @@ class Agent:
         except Preempted:
             if not callbacks.stopped:
                 raise
-        except EnvironmentTimeout:
+        except EnvironmentTimeout as error:
             self._stuck = self._world.owned(self.config.agents)
+            error.args = (f"{error}; {self._after_hang()}",)
             raise
         finally:  # a run that was refused does not belong to this agent
             self._begun = self._begun or callbacks.networks is not None
@@ -424,12 +425,22 @@ class Agent:
         if self._world.env is None and self.config.env.id is None:
             raise BadInput(f"{verb}: the run's environment came from Python; load with env=")
 
+    def _after_hang(self) -> str:
+        """Advise what to do after a call into the environments did not return."""
+        from dna.runs.checkpoint import names
+
+        if self._stuck:
+            return "save(FOLDER) this agent, and dna.load(FOLDER, env=…) with a new environment"
+        if names(self._run.path):
+            return "learn() continues from the last checkpoint"
+        return "learn() starts from the beginning"
+
     def _check_returned(self, verb: str) -> None:
         """Refuse to use an environment that a hanging call may still be changing."""
         if self._stuck:
             raise BadInput(
                 f"{verb}: a call into your environment did not return, it is not used again; "
-                "save(FOLDER) this agent, and dna.load(FOLDER, env=…) with a new one"
+                f"{self._after_hang()}"
             )
 
     @cached_property

@@ -103,6 +103,8 @@ def _run(argv: list[str] | None) -> int:
     try:
         with signals:
             code = _call(words)
+        if code == 130:  # what Typer makes of a KeyboardInterrupt
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except DnaError as error:
         return _fail(error, str(error), error.exit_code, debug)

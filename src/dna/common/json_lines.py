@@ -15,8 +15,8 @@ from dna.common import syscalls
 from dna.common.errors import StorageFailure
 from dna.common.storage import storage_errors
 
-#: Largest log that is read: some hundred thousand iterations.
-LOG_LIMIT = 2**28
+#: Largest log that is read: a million iterations.
+LOG_LIMIT = 2**30
 #: Longest line of a log.
 LINE_LIMIT = 2**20
 #: Bytes read from the end of a log to find its last line.

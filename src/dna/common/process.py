@@ -1,19 +1,14 @@
-"""Processes: signals that ask a run to stop, runs in a child process, forked copies.
+"""Processes: signals that ask a run to stop, and runs in a child process.
 
 Standard library only: the workers of a cluster import this before every run, and the command
 line before torch is loaded.
 """
 
-import gc
-import io
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -126,7 +121,7 @@ class Child:
             stdout=subprocess.DEVNULL,
             stderr=self.stderr,
             start_new_session=True,  # Ctrl-C goes to the parent, which passes it on
-            preexec_fn=_ending_with_parent(),
+            preexec_fn=ending_with_parent(),
         )
 
     def poll(self) -> ExitStatus | None:
@@ -144,7 +139,7 @@ class Child:
         self.process.send_signal(signal.SIGTERM)
 
 
-def _ending_with_parent() -> Callable[[], None] | None:
+def ending_with_parent() -> Callable[[], None] | None:
     """Return what makes a forked child end with its parent; None where that is impossible."""
     if sys.platform != "linux":
         return None
@@ -158,76 +153,3 @@ def _end_with_parent(parent: int, libc: Any) -> None:
     libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:  # it died before the line above
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-# ── forked copies ────────────────────────────────────────────────────────────────────────────
-
-
-def can_fork() -> bool:
-    """Whether `in_forked_copy` works here; on macOS, system libraries do not survive a fork."""
-    return hasattr(os, "fork") and sys.platform != "darwin"
-
-
-def in_forked_copy(work: Callable[[Callable[[bytes], None]], None], seconds: float) -> bytes:
-    """Run `work` in a forked copy of this process, and return all that it sent.
-
-    Nothing that it does affects this process: global variables and generators stay as they are.
-    If it crashes, exits or hangs, what it had sent by then is returned. The copy has no output,
-    and does not outlive this process.
-    """
-    end_with_parent = _ending_with_parent()  # loads ctypes, which a forked copy must not
-    source, sink = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not matter
-        copy = os.fork()
-    if copy == 0:
-        try:
-            _isolate(end_with_parent)
-            work(lambda data: _write_all(sink, data))
-        finally:
-            os._exit(0)
-    os.close(sink)
-    try:
-        return _read_all(source, seconds)
-    finally:
-        os.close(source)
-        os.kill(copy, signal.SIGKILL)  # not waited for yet, so it is still its id
-        os.waitpid(copy, 0)
-
-
-def _isolate(end_with_parent: Callable[[], None] | None) -> None:
-    """Run in a forked copy: no output, no signal handlers, no finalizers."""
-    gc.disable()
-    for number in (
-        signal.SIGTERM,
-        signal.SIGINT,
-        signal.SIGHUP,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-    ):
-        signal.signal(number, signal.SIG_DFL)
-    if end_with_parent is not None:
-        end_with_parent()
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
-    sys.stdout = sys.stderr = io.StringIO()
-
-
-def _write_all(sink: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(sink, data) :]
-
-
-def _read_all(source: int, seconds: float) -> bytes:
-    """Read a pipe to its end, or as long as there is time."""
-    end = time.monotonic() + seconds
-    found = b""
-    while True:
-        left = max(end - time.monotonic(), 0.0)
-        if not select.select([source], [], [], left)[0]:
-            return found
-        part = os.read(source, 65536)
-        if not part:
-            return found
-        found += part

@@ -394,7 +394,7 @@ class GymVector(_Adapter):
         for thread in self.pool:
             thread.join()
         for env in self.envs:
-            close(env)
+            close(env, self.name)
 
 
 class VectorAdapter(_Adapter):

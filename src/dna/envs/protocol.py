@@ -7,8 +7,8 @@ an environment into one-line errors that name it.
 """
 
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -93,14 +93,23 @@ class Closable(Protocol):
         """Release all resources."""
 
 
-def close(env: Closable) -> None:
-    """Close an environment, ignoring its errors: they must not spoil a finished run.
+class CloseInterrupted(BaseException):
+    """Raised in a `close()` that does not return."""
+
+
+def close(env: Closable, name: str = "environment") -> None:
+    """Close an environment; its errors become warnings, as they must not spoil a finished run.
 
     Not even `SystemExit` and `KeyboardInterrupt` pass: they may be the environment's own, and
     the work that they could interrupt is done.
     """
-    with suppress(BaseException):
+    try:
         env.close()
+    except CloseInterrupted:
+        pass  # whoever interrupted it says so
+    except BaseException as error:
+        text = f"{name}: close() failed ({one_line(error)})"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 State = dict[str, Array]

@@ -24,7 +24,13 @@ from torch import Tensor
 from dna.algorithm.noise_probe import NoiseProbe
 from dna.algorithm.rollout import COLUMNS, Collector, Replay
 from dna.common.console import typed
-from dna.common.errors import BadInput, EnvironmentFailure, StorageFailure, Unsaveable
+from dna.common.errors import (
+    BadInput,
+    EnvironmentFailure,
+    EnvironmentTimeout,
+    StorageFailure,
+    Unsaveable,
+)
 from dna.common.messages import shown
 from dna.common.storage import LARGE, parse_json, read_folder, read_manifest, remove
 from dna.common.tensor_files import (
@@ -43,7 +49,7 @@ from dna.distributed.collectives import (
     write_together,
 )
 from dna.distributed.world import SOLO, World
-from dna.envs import Array, VectorEnv
+from dna.envs import Array
 from dna.envs.state.comparison import difference
 from dna.networks.networks import Networks
 
@@ -172,7 +178,7 @@ def replicated(learned: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _tensors(parts: Parts) -> dict[str, Tensor]:
     tensors = _fresh(parts)
-    tensors |= _as_tensors(prefixed("env", _environment_state(parts.collector.env)))
+    tensors |= _as_tensors(prefixed("env", _environment_state(parts.collector)))
     tensors |= {f"replay/{name}": tensor for name, tensor in parts.replay.state().items()}
     if parts.collector.world.rank == 0:
         return tensors
@@ -191,14 +197,14 @@ def _as_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
-def _environment_state(env: VectorEnv) -> Mapping[str, Array]:
+def _environment_state(collector: Collector) -> Mapping[str, Array]:
     """Return the environments' state; empty if it cannot be saved at this point, or at all.
 
     The rest is worth saving without it: a resume then begins new episodes, with a warning
     and an entry in `machine.json`.
     """
     try:
-        return env.snapshot()
+        return collector.call(collector.env.snapshot)
     except Unsaveable:
         return {}
 
@@ -344,7 +350,9 @@ def _restore_environments(collector: Collector, state: Mapping[str, Array]) -> s
         reason = collector.env.inexact or "it was saved without its environments"
         return f"environments were restarted ({reason})"
     try:
-        collector.env.restore(state)
+        collector.call(collector.env.restore, state)
+    except EnvironmentTimeout:
+        raise
     except EnvironmentFailure as error:
         collector.restart()
         return f"environments were restarted ({error})"

@@ -181,8 +181,8 @@ class MachineRecord:
         self._add(reasons, "not exact from here on")
 
     def add_not_resumable(self, reasons: list[str]) -> None:
-        """Add reasons why a resume of this run would not be exact, with a warning for each."""
-        self._add(reasons, "a resumed run would not be exact")
+        """Add reasons why a resume of this run may not be exact, with a warning for each."""
+        self._add(reasons, "a resumed run may not be exact")
         self.not_resumable = list(dict.fromkeys([*self.not_resumable, *reasons]))
 
     def continue_from(self, inexact: list[str]) -> None:

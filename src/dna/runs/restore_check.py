@@ -3,14 +3,15 @@
 At the first, second, fourth, eighth … checkpoint of a process, the snapshot of the environments
 is kept and the next steps of the run are recorded. Then newly made environments continue
 from the snapshot with the same actions, and must return the same results. This happens in a
-forked copy of the process, so that it cannot change the run, whatever the environments do.
+forked copy of the process, where files cannot be written, processes not started and connections
+not opened: environments that try cannot be checked, and a resume of them may not be exact.
 """
 
 import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 
 from dna.algorithm.rollout import Collector
 from dna.common.errors import DnaError, Unsaveable
-from dna.common.process import can_fork, in_forked_copy
+from dna.common.forked_copy import OutsideEffect, can_fork, in_forked_copy, refuse_effects
 from dna.envs import Array, State, Step, VectorEnv
 from dna.envs.factory import KeptEnv
 from dna.envs.gym import GymVector, VectorAdapter
@@ -29,10 +30,12 @@ from dna.envs.state.program_state import ProgramState
 
 #: Number of steps that are compared, and of agents where they share nothing.
 STEPS = 64
-AGENTS = 8
+AGENTS = 2
 #: Seconds after which no further step is compared, and after which the copy is killed.
 SECONDS = 10.0
 PATIENCE = 20.0
+#: Seconds that making the environments to restore into may take.
+MAKING = 30.0
 #: What the copy sends when it has made the environments to restore into.
 MADE = b"."
 
@@ -115,7 +118,7 @@ class RestoreCheck:
         self.state = {}
         self.reasons = []
         try:
-            self.state = self.collector.env.snapshot()
+            self.state = self.collector.call(self.collector.env.snapshot)
         except Unsaveable as error:
             self.reasons = [str(error).partition(";")[0]]
 
@@ -144,13 +147,20 @@ def compare(env: VectorEnv, state: State, seen: list[_Seen]) -> list[str]:
     def work(send: Callable[[bytes], None]) -> None:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)  # its other threads are not in the copy
-        send(json.dumps(_differences(env, state, seen, lambda: send(MADE))).encode())
+        attempts = refuse_effects()
+        reasons = []
+        with suppress(OutsideEffect):
+            reasons = _differences(env, state, seen, lambda: send(MADE))
+        if attempts:  # also if the environments went on without
+            reasons = [f"environments {attempts[0]}, and checkpoints do not hold that"]
+        send(json.dumps(reasons).encode())
 
-    sent = in_forked_copy(work, PATIENCE)
+    sent = in_forked_copy(work, PATIENCE, start=MAKING)
+    if not sent:
+        return [f"environments were not made a second time within {MAKING:g} s to check it"]
     text = sent.removeprefix(MADE)
     if not text:
-        # Environments that cannot be made a second time say nothing about a resume.
-        return ["restored environments do not answer"] if sent else []
+        return ["restored environments do not answer"]
     reasons: list[str] = json.loads(text)
     return reasons
 
@@ -159,11 +169,12 @@ def _differences(
     env: VectorEnv, state: State, seen: list[_Seen], made: Callable[[], None]
 ) -> list[str]:
     """What differs; `made` is called once the environments to restore into exist."""
-    end = time.monotonic() + SECONDS
-    other, agents = _alike(env, state)
-    if other is None:
-        return []
+    try:
+        other, agents = _alike(env, state)
+    except DnaError as error:
+        return [f"environments cannot be made a second time to check it ({error})"]
     made()
+    end = time.monotonic() + SECONDS
     if isinstance(env, GymVector) and agents < env.agents:
         state = env.first(state, agents)
     try:
@@ -184,16 +195,13 @@ def _differences(
     return []
 
 
-def _alike(env: VectorEnv, state: State) -> tuple[VectorEnv | None, int]:
+def _alike(env: VectorEnv, state: State) -> tuple[VectorEnv, int]:
     """Environments to restore into, and how many: new ones, or the copies of a user's own."""
     if not isinstance(env, GymVector) or _is_kept(env.envs[0]):
         return env, env.agents
     shared = SHARING in state and state[SHARING].tobytes() != b"[]"
     agents = env.agents if shared else min(env.agents, AGENTS)
-    try:
-        return env.made_again(agents), agents
-    except DnaError:
-        return None, 0
+    return env.made_again(agents), agents
 
 
 def _is_kept(env: Any) -> bool:

@@ -10,6 +10,7 @@ In a user's own process (`on_hang="raise"`) the environments are called in a thr
 own, which is abandoned when a call takes too long: the caller gets an `EnvironmentTimeout`.
 """
 
+import _thread
 import faulthandler
 import os
 import signal
@@ -25,12 +26,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dna.common.console import say
-from dna.common.errors import BadInput, EnvironmentFailure, EnvironmentTimeout, StorageFailure
-from dna.common.messages import printable
+from dna.common.errors import (
+    BadInput,
+    DnaError,
+    EnvironmentFailure,
+    EnvironmentTimeout,
+    StorageFailure,
+)
+from dna.common.messages import printable, text_of
 from dna.common.storage import write
 from dna.common.threads import DaemonThread, Outcome
 from dna.envs import VectorEnv
-from dna.envs.protocol import close
+from dna.envs.protocol import CloseInterrupted, close
 from dna.runs.setup import How
 
 T = TypeVar("T")
@@ -39,6 +46,8 @@ T = TypeVar("T")
 THREAD = "environments"
 #: Additional seconds for a call that holds the interpreter lock, which is ended from outside.
 GRACE = 30
+#: Additional seconds for a `close()` that was interrupted; then the process ends.
+GRACE_CLOSING = 3
 #: Program of the process outside: seconds in which the other is suspended do not count.
 COUNTING = """
 import os, select, signal, sys, time
@@ -64,13 +73,16 @@ os.kill(pid, signal.SIGKILL)
 class Calls:
     """Calls into the environments of a run, without a time limit."""
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+
     def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function of the environments."""
         return function(*arguments)
 
     def close(self, env: VectorEnv) -> None:
         """Close the environments; nothing is called after that."""
-        close(env)
+        close(env, self.name)
 
 
 @contextmanager
@@ -78,7 +90,7 @@ def environment_calls(name: str, how: How, folder: Path) -> Iterator[Calls]:
     """Yield what calls the environments of a run, with the time limit of `how`."""
     seconds = how.env_timeout
     if seconds is None:
-        yield Calls()
+        yield Calls(name)
         return
     if isinstance(seconds, bool) or not isinstance(seconds, float | int) or not seconds > 0:
         raise BadInput(f"env_timeout: given {seconds!r:.40}, must be a number of seconds > 0")
@@ -105,16 +117,8 @@ def _wait(thread: DaemonThread, seconds: float) -> Outcome | None:
     return None
 
 
-def _close_in(thread: DaemonThread, env: VectorEnv, name: str, seconds: float) -> None:
-    """Close the environments in a thread that is abandoned if that takes too long.
-
-    The run is over, with a result or an error of its own, which a hang must not replace.
-    """
-    thread.start(partial(close, env))
-    with suppress(KeyboardInterrupt):  # the user does not want to wait for it
-        if _wait(thread, seconds) is None:
-            text = f"{name}: close() has not returned for {seconds:g} seconds; not waiting"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+def _not_closed(name: str, seconds: float) -> str:
+    return f"{name}: close() has not returned for {seconds:g} seconds; not waiting"
 
 
 # ── in a user's process: raise ────────────────────────────────────────────────────────────
@@ -128,7 +132,7 @@ class TimedCalls(Calls):
     """
 
     def __init__(self, name: str, seconds: float, folder: Path) -> None:
-        self.name = name
+        super().__init__(name)
         self.seconds = seconds
         self.folder = folder
         self.thread = DaemonThread(f"{THREAD} of {name}")
@@ -147,15 +151,21 @@ class TimedCalls(Calls):
         return value
 
     def close(self, env: VectorEnv) -> None:
-        """Close the environments, or have the abandoned thread do it once it can."""
+        """Close the environments in their thread, which is abandoned if that takes too long.
+
+        The run is over, with a result or an error of its own, which a hang must not replace. A
+        thread that was abandoned before closes them once it can.
+        """
+        self.thread.start(partial(close, env, self.name))
         if self.busy:
-            self.thread.start(partial(close, env))
-        else:
-            _close_in(self.thread, env, self.name, self.seconds)
+            return
+        with suppress(KeyboardInterrupt):  # the user does not want to wait for it
+            if _wait(self.thread, self.seconds) is None:
+                text = _not_closed(self.name, self.seconds)
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _timeout(self) -> EnvironmentTimeout:
-        text = _no_answer(self.name, self.seconds, self.folder)
-        error = EnvironmentTimeout(f"{text}; training again continues from the last checkpoint")
+        error = EnvironmentTimeout(_no_answer(self.name, self.seconds, self.folder))
         error.add_note(_stacks(THREAD))
         return error
 
@@ -164,13 +174,14 @@ class TimedCalls(Calls):
 
 
 class WatchedCalls(Calls):
-    """Calls that the watchdog times."""
+    """Calls that the watchdog times, all in the thread of the run."""
 
     def __init__(self, name: str, seconds: float) -> None:
-        self.name = name
+        super().__init__(name)
         self.seconds = seconds
         self.calls = 0  # begun so far, to tell one long call from many short ones
         self.inside = False
+        self.closing: _Closing | None = None
 
     def __call__(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function of the environments."""
@@ -182,10 +193,72 @@ class WatchedCalls(Calls):
             self.inside = False
 
     def close(self, env: VectorEnv) -> None:
-        """Close the environments, waiting no longer than a call may take."""
-        thread = DaemonThread(THREAD)
-        _close_in(thread, env, self.name, self.seconds)
-        thread.end()
+        """Close the environments in the thread that stepped them, as some require.
+
+        The run is over, with a result or an error of its own, which a hang must not replace.
+        """
+        closing = _Closing(self.name, self.seconds, sys.exception())
+        with closing.interruptible():
+            self.closing = closing
+            self(close, env, self.name)
+        if closing.interrupted:
+            warnings.warn(_not_closed(self.name, self.seconds), RuntimeWarning, stacklevel=2)
+
+
+class _Closing:
+    """Closing the environments, which may hang: how to interrupt it, and how the run ended."""
+
+    #: Windows has only the signal of Ctrl-C.
+    SIGNAL = getattr(signal, "SIGALRM", signal.SIGINT)
+
+    def __init__(self, name: str, seconds: float, error: BaseException | None) -> None:
+        self.name = name
+        self.seconds = seconds
+        self.error = error
+        self.interrupted = False
+        self.over = False
+        self.thread = threading.get_ident()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let `interrupt` raise in here, if this is the main thread, which handles signals."""
+        try:
+            old = signal.signal(self.SIGNAL, self._raise)
+        except ValueError:
+            yield
+            return
+        try:
+            with suppress(CloseInterrupted):
+                yield
+        finally:
+            self.over = True  # a signal from now on is late
+            signal.signal(self.SIGNAL, old)
+
+    def _raise(self, *_: object) -> None:
+        if not self.over:
+            raise CloseInterrupted
+
+    def interrupt(self) -> None:
+        """Interrupt closing, from another thread."""
+        self.interrupted = True
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(self.thread, self.SIGNAL)
+        else:
+            _thread.interrupt_main()
+
+    def abandon(self) -> None:
+        """End the process as the run would have: closing cannot be interrupted."""
+        code = 0
+        if isinstance(self.error, DnaError):
+            code = self.error.exit_code
+        elif self.error is not None:
+            code = 130 if isinstance(self.error, KeyboardInterrupt) else 1
+        say(f"dna: {_not_closed(self.name, self.seconds)}")
+        if self.error is not None:
+            say(f"dna: {printable(text_of(self.error))}")
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
 
 
 @contextmanager
@@ -229,8 +302,15 @@ def _count(
         alive()
         stuck = stuck + 1 if watch.inside and watch.calls == call else 0
         call = watch.calls
-        if stuck >= seconds:
+        if stuck < seconds:
+            continue
+        closing = watch.closing
+        if closing is None:
             end()
+        elif not closing.interrupted:
+            closing.interrupt()
+        elif stuck >= seconds + GRACE_CLOSING:
+            closing.abandon()
 
 
 @contextmanager

@@ -712,7 +712,7 @@ def test_a_hang_raises_in_the_caller_and_learning_goes_on_in_the_same_process(ga
         found.learn(256, progress=False, how=how)
     text = str(hang.value)
     assert "environment: no answer for 0.3 seconds" in text
-    assert "dna resume" not in text
+    assert text.endswith("; learn() continues from the last checkpoint")
     assert "GATE.wait(60)" in (tmp_path / "run" / "hang.txt").read_text()
     assert "GATE.wait(60)" in hang.value.__notes__[0]
     left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -724,13 +724,25 @@ def test_a_hang_raises_in_the_caller_and_learning_goes_on_in_the_same_process(ga
     assert bytes_of(tmp_path / "run", *ALL) == bytes_of(tmp_path / "whole", *ALL)
 
 
+def test_a_hang_before_the_first_checkpoint_is_told_what_learning_again_does(gate):
+    def never():
+        gate.wait(60)
+
+    how = replace(HOW, env_timeout=0.3, checkpoint_every=10**6)
+    for source in (Hanging, never):
+        with pytest.raises(dna.EnvironmentTimeout) as hang:
+            agent("dna", source).learn(256, progress=False, how=how)
+        assert str(hang.value).endswith("; learn() starts from the beginning")
+
+
 def test_an_environment_of_the_user_that_hung_is_not_used_again(gate, tmp_path):
     config = tweak(tiny("ppo", None), agents=1, horizon=64)
     found = dna.PPO(Hanging(), preset=config)
     how = replace(HOW, env_timeout=0.2)
-    with pytest.raises(dna.EnvironmentTimeout, match=str(found.folder)):
+    with pytest.raises(dna.EnvironmentTimeout, match=str(found.folder)) as hang:
         found.learn(192, progress=False, how=how)
     assert (found.folder / "hang.txt").is_file()
+    assert str(hang.value).endswith("and dna.load(FOLDER, env=…) with a new environment")
     for use in (found.learn, found.evaluate):
         with pytest.raises(BadInput, match=r"not used again; save\(FOLDER\)"):
             use()

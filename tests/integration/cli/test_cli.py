@@ -264,6 +264,19 @@ def test_commands_are_refused_without_importing_torch(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_an_interrupt_is_said_also_if_the_environment_raised_it(tmp_path, monkeypatch, capsys):
+    (tmp_path / "breaking.py").write_text(
+        "from dna.envs.fake import Identity\n"
+        "class Breaking(Identity):\n"
+        "    def step(self, action):\n"
+        "        raise KeyboardInterrupt\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["train", "breaking:Breaking", "--allow-import", "--out", str(tmp_path / "run")]
+    assert main([*words, "--interactions", "1024", "--quiet"]) == 130
+    assert capsys.readouterr().err.endswith("dna: interrupted\n")
+
+
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(capsys):
     assert main(["train", "CartPole-v1", "agents=0", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err

@@ -1,8 +1,11 @@
 """While it trains, a run finds out whether a resume would be exact, and says so."""
 
 import shutil
+import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import gymnasium
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 from gymnasium import spaces
 
 from dna.common.errors import Preempted
-from dna.common.process import can_fork
+from dna.common.forked_copy import can_fork
 from dna.envs.factory import UserEnv
 from dna.runs import checkpoint, restore_check
 from dna.runs.folder import RunFolder
@@ -174,7 +177,7 @@ def test_a_row_that_moved_goes_on_where_it_was(tmp_path):
 def test_what_cannot_be_restored_is_said_while_training(kind, reason, tmp_path):
     with pytest.warns(RuntimeWarning) as warned:
         reasons = said(tmp_path, kind)
-    assert [f"a resumed run would not be exact: {each}" for each in reasons] == [
+    assert [f"a resumed run may not be exact: {each}" for each in reasons] == [
         str(one.message) for one in warned
     ]
     assert any(reason in each for each in reasons)
@@ -240,12 +243,86 @@ class Obstinate(Walk):
             raise SystemExit(7) if Obstinate.end == "exit" else StopIteration
 
 
-@pytest.mark.parametrize("end", ["hang", "exit", "raise"])
-def test_a_copy_that_fails_to_start_never_harms_the_run(end, tmp_path, monkeypatch):
-    monkeypatch.setattr(restore_check, "PATIENCE", 0.5)
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("hang", "environments were not made a second time within 0.5 s to check it"),
+        ("exit", "environments cannot be made a second time to check it (environment: "),
+        ("raise", "environments cannot be made a second time to check it (environment: "),
+    ],
+)
+def test_what_cannot_be_checked_is_said_and_does_not_harm_the_run(
+    end, reason, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(restore_check, "MAKING", 0.5)
     monkeypatch.setattr(Obstinate, "left", 4)
     monkeypatch.setattr(Obstinate, "end", end)
-    assert said(tmp_path, Obstinate) == []
+    with pytest.warns(RuntimeWarning, match="a resumed run may not be exact: environments"):
+        (why,) = said(tmp_path, Obstinate)
+    assert why.startswith(reason)
+
+
+class Outside(Walk):
+    """Does something outside of the process when it is made, or when it steps."""
+
+    place = None
+
+    def count(self):
+        path = self.place / "count"
+        path.write_text(str(int(path.read_text()) + 1) if path.exists() else "0")
+        return float(int(path.read_text()) % 97)
+
+
+class CountsInFile(Outside):
+    def move(self, action):
+        self.x = self.count()
+
+
+class Logs(Outside):
+    def __init__(self):
+        (self.place / "log").write_text("")
+
+    def move(self, action):
+        with (self.place / "log").open("a") as log:
+            log.write("a step\n")
+
+
+class MakesFolder(Outside):
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(dir=self.place)
+
+
+class Starts(Outside):
+    def __init__(self):
+        self.pid = subprocess.Popen(["sleep", "0"]).pid
+        (self.place / f"started-{self.pid}").touch()
+
+
+@pytest.mark.parametrize(
+    ("kind", "attempt"),
+    [
+        (CountsInFile, "write"),
+        (Logs, "write"),
+        (MakesFolder, "create"),
+        (Starts, "start sleep"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_the_check_changes_nothing_outside_of_the_process(kind, attempt, tmp_path, monkeypatch):
+    found = {}
+    for verify in (True, False):
+        place = tmp_path / f"place-{verify}"
+        place.mkdir()
+        monkeypatch.setattr(Outside, "place", place)
+        how = How(tensorboard=False, threads=1, checkpoint_every=1, verify=verify)
+        with pytest.warns(RuntimeWarning) if verify else nullcontext():
+            reasons = said(tmp_path / f"run-{verify}", kind, how)
+        assert len(reasons) == verify
+        assert all(f"environments {attempt}" in reason for reason in reasons), reasons
+        left = sorted(path.name[:3] for path in place.iterdir())
+        content = [path.read_text() for path in place.iterdir() if path.is_file()]
+        found[verify] = left, content, bytes_of(tmp_path / f"run-{verify}", *FILES)
+    assert found[True] == found[False]
 
 
 def test_restored_environments_are_written_again_and_compared():

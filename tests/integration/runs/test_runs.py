@@ -16,7 +16,14 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from safetensors.torch import load_file
 
-from dna.common.errors import BadInput, FolderBusy, NonFinite, Preempted, StorageFailure
+from dna.common.errors import (
+    BadInput,
+    EnvironmentTimeout,
+    FolderBusy,
+    NonFinite,
+    Preempted,
+    StorageFailure,
+)
 from dna.common.lock import locked
 from dna.common.randomness import generator
 from dna.config.overrides import digest, tweak
@@ -232,8 +239,84 @@ def test_an_environment_that_cannot_even_close_does_not_spoil_the_run(seconds, e
             raise error
 
     how = How(tensorboard=False, env_timeout=seconds, on_hang="exit")
-    result = train(tiny("ppo", "Clingy"), 0, tmp_path / "run", how=how, source=Clingy)
+    with pytest.warns(
+        RuntimeWarning, match=rf"Clingy: close\(\) failed \({type(error).__name__}"
+    ):
+        result = train(tiny("ppo", "Clingy"), 0, tmp_path / "run", how=how, source=Clingy)
     assert RunFolder(tmp_path / "run").result() == result
+
+
+def test_an_environment_is_closed_in_the_thread_that_stepped_it(tmp_path):
+    threads = {}
+
+    class Database(Identity):
+        def step(self, action):
+            threads.setdefault("step", set()).add(threading.get_ident())
+            return super().step(action)
+
+        def close(self):
+            threads.setdefault("close", set()).add(threading.get_ident())
+
+    for number, on_hang in enumerate(("exit", "raise")):
+        threads.clear()
+        how = How(tensorboard=False, env_timeout=30.0, on_hang=on_hang, verify=False)
+        train(tiny("ppo", "Database"), 0, tmp_path / str(number), how=how, source=Database)
+        assert len(threads["step"]) == 1
+        assert threads["close"] == threads["step"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="cannot block signals here")
+@pytest.mark.parametrize(("stop", "code"), [(False, 0), (True, 75)])
+def test_a_close_that_cannot_be_interrupted_ends_the_process_as_the_run_would(
+    stop, code, tmp_path
+):
+    (tmp_path / "deaf.py").write_text(
+        "import os, signal, time\n"
+        "from dna.envs.fake import Identity\n"
+        "class Deaf(Identity):\n"
+        "    steps = 0\n"
+        "    def step(self, action):\n"
+        "        Deaf.steps += 1\n"
+        f"        if Deaf.steps == 100 and {stop}: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        return super().step(action)\n"
+        "    def close(self):\n"
+        "        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\n"
+        "        time.sleep(60)\n"
+    )
+    words = ["train", "deaf:Deaf", "--allow-import", "--out", "run", "--env-timeout", "1"]
+    settings = ["--algo", "ppo", "--interactions", "4096", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dna", *words, *settings],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
+    assert "deaf:Deaf: close() has not returned for 1 seconds; not waiting" in done.stderr
+    assert done.returncode == code
+    assert RunFolder(tmp_path / "run").done == (not stop)
+    assert ("stopped by SIGTERM" in done.stderr) == stop
+
+
+def test_a_hang_while_restoring_ends_like_any_other(tmp_path):
+    gate = threading.Event()
+
+    class Late(Identity):
+        hang = False
+
+        def reset(self, **how):
+            if Late.hang:
+                gate.wait(60)
+            return super().reset(**how)
+
+    config = tiny("ppo", None)
+    how = How(tensorboard=False, checkpoint_every=64, env_timeout=0.3)
+    with pytest.raises(Preempted):
+        train(config, 0, tmp_path, how=how, source=Late, sinks=[Stopper(1)])
+    Late.hang = True
+    with pytest.raises(EnvironmentTimeout):
+        train(config, 0, tmp_path, how=how, source=Late)
+    gate.set()
 
 
 @pytest.mark.parametrize("on_hang", ["exit", "raise"])

@@ -1,0 +1,143 @@
+"""What a forked copy does changes neither this process nor its files."""
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from dna.common.forked_copy import OutsideEffect, can_fork, in_forked_copy, refuse_effects
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="cannot fork here")
+
+here = ["before"]
+
+
+def _changing(send):
+    here.append("in the copy")
+    print("nobody reads this")
+    send(",".join(here).encode())
+
+
+def _crashing(send):
+    send(b"so far")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _hanging(send):
+    send(b"so far")
+    while True:
+        time.sleep(1)
+
+
+def _raising(send):
+    raise ValueError("of the copy")
+
+
+@pytest.mark.parametrize(
+    ("work", "sent"),
+    [
+        (_changing, b"before,in the copy"),
+        (lambda send: send(b"x" * 300_000), b"x" * 300_000),
+        (_crashing, b"so far"),
+        (_hanging, b"so far"),
+        (_raising, b""),
+        (lambda send: sys.exit(3), b""),
+    ],
+)
+def test_nothing_that_a_forked_copy_does_changes_this_process(work, sent, capfd, monkeypatch):
+    copies = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: copies.append(fork()) or copies[-1])
+    assert in_forked_copy(work, 0.5) == sent
+    assert here == ["before"]
+    assert capfd.readouterr() == ("", "")
+    assert len(copies) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(copies[0], 0)  # neither running nor left to be waited for
+
+
+def test_a_copy_has_some_time_to_start_and_some_to_end():
+    def late(send):
+        time.sleep(0.6)
+        send(b"made")
+        time.sleep(0.4)
+        send(b", done")
+
+    assert in_forked_copy(late, 0.1, start=20.0) == b"made"
+    assert in_forked_copy(late, 20.0, start=0.1) == b""
+
+
+def test_a_copy_neither_writes_to_open_files_nor_moves_in_them(tmp_path):
+    (tmp_path / "read").write_bytes(b"abcdef")
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        theirs,
+        (tmp_path / "read").open("rb", buffering=0) as read,
+        (tmp_path / "written").open("wb", buffering=0) as written,
+    ):
+        read.read(2)
+
+        def work(send):
+            send(read.read(2))
+            written.write(b"of the copy")
+            ours.send(b"of the copy")
+
+        assert in_forked_copy(work, 20.0) == b"cd"
+        assert read.read(2) == b"cd"
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+    assert (tmp_path / "written").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [
+        (lambda path: (path / "file").write_text(""), "write {}/file"),
+        (lambda path: (path / "there").write_text(""), "write {}/there"),
+        (lambda path: os.open(f"{path}/there", os.O_RDWR), "write {}/there"),
+        (lambda path: os.remove(f"{path}/there"), "remove {}/there"),
+        (lambda path: os.rename(f"{path}/there", f"{path}/b"), "rename {}/there"),
+        (lambda path: tempfile.mkdtemp(dir=path), "create {}/"),
+        (lambda path: sqlite3.connect(f"{path}/data"), "write {}/data"),
+        (lambda path: subprocess.Popen(["sleep", "60"]), "start sleep"),
+        (lambda path: os.system("true"), "start true"),
+        (lambda path: os.fork(), "start a process"),
+        (lambda path: os.kill(os.getppid(), signal.SIGTERM), "send a signal"),
+        (lambda path: socket.create_connection(("127.0.0.1", 9)), "open a connection"),
+    ],
+)
+def test_effects_outside_of_a_copy_are_refused_and_named(effect, said, tmp_path):
+    (tmp_path / "there").write_text("as before")
+
+    def work(send):
+        attempts = refuse_effects()
+        try:
+            effect(tmp_path)
+        except OutsideEffect:
+            send(attempts[0].encode())
+
+    assert in_forked_copy(work, 20.0).decode().startswith(said.format(tmp_path))
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("there", "as before")
+    ]
+
+
+def test_reading_and_discarding_are_no_effects(tmp_path):
+    (tmp_path / "there").write_text("content")
+
+    def work(send):
+        attempts = refuse_effects()
+        text = (tmp_path / "there").read_text()
+        with open(os.devnull, "w") as null:
+            print(text, file=null)
+        send(f"{text} {attempts}".encode())
+
+    assert in_forked_copy(work, 20.0) == b"content []"

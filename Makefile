@@ -83,8 +83,8 @@ peers: .venv-peers/installed  ## the libraries that `dna bench --against` compar
 
 bench: install peers  ## speed compared with peers and the machine's limit: an hour on an idle machine
 	$(BIN)/dna bench atari --against sb3,cleanrl-style --out benchmarks/results/atari.json
-	$(BIN)/dna bench mujoco --against sb3,sbx,cleanrl-style --out benchmarks/results/mujoco.json
-	$(BIN)/dna bench minatar --against sb3 --out benchmarks/results/minatar.json
+	$(BIN)/dna bench mujoco --against sb3,sbx,cleanrl-style,torchrl,tianshou,skrl --out benchmarks/results/mujoco.json
+	$(BIN)/dna bench minatar --against sb3,torchrl,tianshou,skrl --out benchmarks/results/minatar.json
 	$(BIN)/python benchmarks/seeds.py --out benchmarks/results/seeds.json
 	$(BIN)/python benchmarks/growth.py --out benchmarks/results/growth.json
 	$(BIN)/dna bench procgen --against cleanrl-style --out benchmarks/results/procgen.json

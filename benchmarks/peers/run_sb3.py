@@ -3,43 +3,25 @@
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import torch
+from common import Encoder, factory
 from protocol import case, serve
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecFrameStack
-from torch import nn
 
 
 class SmallCNN(BaseFeaturesExtractor):
-    """The encoder of our MinAtar presets: one 3×3 convolution of 16 filters, 128 units."""
+    """The encoder of our MinAtar presets."""
 
     def __init__(self, space: gym.spaces.Box) -> None:
         super().__init__(space, 128)
-        height, width, channels = space.shape
-        self.net = nn.Sequential(
-            nn.Conv2d(channels, 16, 3), nn.ReLU(), nn.Flatten(),
-            nn.Linear(16 * (height - 2) * (width - 2), 128), nn.ReLU(),
-        )  # fmt: skip
+        self.net = Encoder(space.shape)
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Channels first, as torch likes them."""
-        return self.net(obs.permute(0, 3, 1, 2))
-
-
-class AsFloat(gym.ObservationWrapper):
-    """MinAtar shows booleans, which SB3 does not take."""
-
-    def __init__(self, env: gym.Env) -> None:
-        super().__init__(env)
-        shape = env.observation_space.shape
-        self.observation_space = gym.spaces.Box(0.0, 1.0, shape, np.float32)
-
-    def observation(self, obs: np.ndarray) -> np.ndarray:
-        """As numbers."""
-        return obs.astype(np.float32)
+        """Features."""
+        return self.net(obs)
 
 
 def environments(asked: dict[str, Any]) -> tuple[VecEnv, str, dict[str, Any]]:
@@ -60,10 +42,7 @@ def environments(asked: dict[str, Any]) -> tuple[VecEnv, str, dict[str, Any]]:
         )
         return VecFrameStack(env, n_stack=4), "CnnPolicy", {}
     if asked["family"] == "minatar":
-        from minatar.gym import register_envs
-
-        register_envs()
-        env = make_vec_env(lambda: AsFloat(gym.make(asked["env"])), n_envs=agents)
+        env = make_vec_env(factory(asked), n_envs=agents)
         kwargs = {"features_extractor_class": SmallCNN, "net_arch": []}
         return env, "MlpPolicy", kwargs
     return make_vec_env(asked["env"], n_envs=agents, seed=0), "MlpPolicy", {}

@@ -10,6 +10,7 @@ import pytest
 from dna.cli import main
 from dna.cli.bench import (
     FAMILIES,
+    PEER_PYTHON,
     PEERS,
     Case,
     Contestant,
@@ -141,20 +142,41 @@ def test_the_cases_of_atari_are_the_papers_configurations():
     assert [case.hours for case in by_name.values()] == [None, 4.0, 3.0, 4.5, 7.5]
 
 
-@pytest.mark.parametrize("script", ["sb3", "cleanrl_style"])
-def test_a_peer_does_the_work_it_is_asked_for(script):
-    asked = {"family": "mujoco", "env": "Pendulum-v1", "agents": 2, "horizon": 32}
-    asked |= {"epochs": 1, "minibatch": 16, "iterations": 2, "threads": 1}
+def answers(command, folder):
     done = subprocess.run(
-        [sys.executable, PEER_SCRIPTS / f"run_{script}.py", json.dumps(asked)],
-        input="go\ngo\n",
-        capture_output=True,
-        text=True,
-        timeout=120,
+        command, input="go\ngo\n", capture_output=True, text=True, timeout=120, cwd=folder
     )
     turns = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [one["interactions"] for one in turns] == [128, 128], done.stderr
+    assert len(turns) == 2, done.stderr
     assert all(one["seconds"] > 0 for one in turns)
+    return turns
+
+
+@pytest.mark.parametrize("script", ["sb3", "cleanrl_style"])
+def test_a_peer_does_the_work_it_is_asked_for(script, tmp_path):
+    asked = {"family": "mujoco", "env": "Pendulum-v1", "agents": 2, "horizon": 32}
+    asked |= {"epochs": 1, "minibatch": 16, "iterations": 2, "threads": 1}
+    command = [sys.executable, PEER_SCRIPTS / f"run_{script}.py", json.dumps(asked)]
+    assert [one["interactions"] for one in answers(command, tmp_path)] == [128, 128]
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_every_peer_has_a_script_and_a_case(peer):
+    assert (PEER_SCRIPTS / f"run_{peer.replace('-', '_')}.py").is_file()
+    assert any(peer in case.peers for family in FAMILIES for case in cases(family))
+
+
+@pytest.mark.parametrize("family", ["minatar", "mujoco"])
+@pytest.mark.parametrize("peer", ["torchrl", "tianshou", "skrl"])
+def test_a_library_from_make_peers_does_the_work_it_is_asked_for(peer, family, tmp_path):
+    python = PEER_SCRIPTS.parents[1] / PEER_PYTHON
+    if not python.exists():
+        pytest.skip("needs `make peers`")
+    env = "MinAtar/Breakout-v1" if family == "minatar" else "Pendulum-v1"
+    asked = {"family": family, "env": env, "agents": 2, "horizon": 32}
+    asked |= {"epochs": 1, "minibatch": 16, "iterations": 2, "threads": 1}
+    turns = answers([python, PEER_SCRIPTS / f"run_{peer}.py", json.dumps(asked)], tmp_path)
+    assert [one["interactions"] for one in turns] == [128, 128]
 
 
 def test_peers_that_are_not_there_are_one_line(tmp_path, monkeypatch, capsys):

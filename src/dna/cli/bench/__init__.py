@@ -33,7 +33,9 @@ from dna.config.overrides import tweak
 from dna.config.presets import preset
 
 FAMILIES = ("atari", "mujoco", "minatar", "procgen")
-PEERS = ("sb3", "cleanrl-style", "sbx")
+PEERS = ("sb3", "cleanrl-style", "sbx", "torchrl", "tianshou", "skrl")
+#: Those that do the same work as SB3 on vectors and on MinAtar.
+_LIBRARIES = ("torchrl", "tianshou", "skrl")
 #: Scripts and interpreter of the peers, installed by `make peers` in a checkout.
 PEER_SCRIPTS = Path("benchmarks/peers")
 PEER_PYTHON = Path(".venv-peers/bin/python")
@@ -47,7 +49,7 @@ def bench(
         str,
         typer.Option(
             metavar="PEER,...",
-            help="Libraries to compare with: sb3, cleanrl-style, sbx; see `make peers`",
+            help=f"Libraries to compare with: {', '.join(PEERS)}; see `make peers`",
         ),
     ] = "",
     repeats: Annotated[int, typer.Option(min=1, max=1000, help="Number of rounds")] = 5,
@@ -160,18 +162,21 @@ def _mujoco() -> list[Case]:
     one = two.model_copy(update={"phases": (Joint(sgd=sgd, entropy_bonus=0.0),)})
     one = tweak(one, **{"returns.values": "acting"})
     return [
-        Case("PPO, two networks", two, 8, ("sb3", "sbx")),
+        Case("PPO, two networks", two, 8, ("sb3", "sbx", *_LIBRARIES)),
         Case("PPO, one network", one, 8, ("cleanrl-style",)),
         Case("PPO (table 6)", _brief("mujoco.ppo", task), 8),
-        Case("DNA (table 6)", _brief("mujoco.dna", task), 4, beside=("sb3", "sbx")),
+        Case(
+            "DNA (table 6)", _brief("mujoco.dna", task), 4, beside=("sb3", "sbx", *_LIBRARIES)
+        ),
     ]
 
 
 def _minatar() -> list[Case]:
     game = "MinAtar/Breakout-v1"
+    ppo = _brief("minatar.ppo", game, **{"returns.values": "acting"})
     ppg = _brief("minatar.ppg", game, **{"aux.every": 1})
     return [
-        Case("PPO", _brief("minatar.ppo", game, **{"returns.values": "acting"}), 8, ("sb3",)),
+        Case("PPO", ppo, 8, ("sb3", *_LIBRARIES)),
         Case("DNA", _brief("minatar.dna", game), 8),
         Case("PPG", ppg, 8),
     ]

@@ -1,5 +1,6 @@
 """Files of extreme sizes, with values of wrong types, or that are no plain files."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dna.common.storage import write_folder
+from dna.common.storage import blocks, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.runs import checkpoint
 from torture.strangers import model_case, replaced, sb3_weights, tensors, zipped
@@ -18,6 +19,8 @@ Case = Callable[[Path], list[str]]
 EITHER = "either: "
 #: Length of a sparse file: it takes no space on the disk.
 HUGE = 6 * 2**30
+#: Bytes of a tensor in a sparse file whose hash is right.
+LARGE_TENSOR = 3 * 2**30
 EVAL = ["eval", "run", "--episodes", "1"]
 REPORT = ["report", "run", "--out", "x.html"]
 RESUME = ["resume", "run", "--quiet"]
@@ -181,7 +184,27 @@ def _sizes() -> dict[str, Case]:
             ("checkpoints", "state.json", RESUME),
         ):
             found[f"manifest lists 6 GB of {file}{also}"] = _claims(folder, file, words, sparse)
+    found["networks of 3 GB in a checkpoint"] = _large_tensor
     return found
+
+
+def _large_tensor(place: Path) -> list[str]:
+    """A checkpoint whose header, size and hash are right, with a tensor of another run."""
+    run = unfinished(place)
+    folder = run / "checkpoints" / checkpoint.names(run)[0]
+    file = folder / "rank0.safetensors"
+    entry = {"dtype": "U8", "shape": [LARGE_TENSOR], "data_offsets": [0, LARGE_TENSOR]}
+    header = json.dumps({"networks/evil": entry}).encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(file, 8 + len(header) + LARGE_TENSOR)
+    found = hashlib.sha256()
+    for block in blocks(file):
+        found.update(block)
+    tree = json.loads((folder / "manifest.json").read_text())
+    listed = {"bytes": file.stat().st_size, "sha256": found.hexdigest()}
+    tree["files"]["rank0.safetensors"] = listed
+    (folder / "manifest.json").write_text(json.dumps(tree))
+    return RESUME
 
 
 # ── no plain files ───────────────────────────────────────────────────────────────────────────

@@ -252,7 +252,7 @@ def read_folder(
             _check_hash(path, expected["sha256"])
         data = read(path, limit=expected["bytes"])
         if len(data) != expected["bytes"] or _sha256(data) != expected["sha256"]:
-            raise _damaged(path)
+            raise damaged(path)
         files[name] = data
     return files
 
@@ -263,10 +263,11 @@ def _check_hash(path: Path, sha256: str) -> None:
     for block in blocks(path):
         found.update(block)
     if found.hexdigest() != sha256:
-        raise _damaged(path)
+        raise damaged(path)
 
 
-def _damaged(path: Path) -> StorageFailure:
+def damaged(path: Path) -> StorageFailure:
+    """The error for a file whose bytes are not those of its manifest."""
     return StorageFailure(f"{path}: damaged (not what the manifest says)")
 
 

@@ -1,6 +1,7 @@
 """Predict actions from observations, both in the environment's own spaces."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,9 +126,9 @@ def final_policy(run: RunFolder) -> SavedPolicy | None:
 def policy_now(run: RunFolder, config: Config, seed: int, env: VectorEnv) -> SavedPolicy:
     """Return the policy of a run's newest checkpoint; without one, of the initial weights."""
     networks = build_networks(config, seed, env, torch.device("cpu"))
-    saved = checkpoint.latest(run.path, digest(config, seed)) if run.exists else None
-    if saved is not None:
-        checkpoint.restore_networks(saved, networks)
+    if run.exists:
+        restore = partial(checkpoint.restore_networks, networks=networks)
+        checkpoint.latest(run.path, digest(config, seed), check=restore)
     return policy_from(networks, config)
 
 

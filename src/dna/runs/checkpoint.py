@@ -12,10 +12,11 @@ When to save and which checkpoints to keep is decided in `dna.runs.retention`.
 import functools
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,13 +33,20 @@ from dna.common.errors import (
     Unsaveable,
 )
 from dna.common.messages import shown
-from dna.common.storage import LARGE, parse_json, read_folder, read_manifest, remove
+from dna.common.storage import (
+    LARGE,
+    damaged,
+    parse_json,
+    read_folder,
+    read_manifest,
+    remove,
+)
 from dna.common.tensor_files import (
+    TensorFile,
     arrays_of,
     numbered,
     prefixed,
     tensor_bytes,
-    tensor_names,
     tensors_from,
     under,
 )
@@ -73,6 +81,11 @@ STATE_TYPES = {
 STATE_DEFAULTS: dict[str, Any] = {"hashes": {}}
 #: Upper bound on the number of ranks that a checkpoint may name.
 MOST_RANKS = 2**16
+#: Bytes of environments that are always read, and beyond that how many times a new snapshot's.
+ENV_LIMIT = 2**30
+ENV_GROWTH = 4
+#: Bytes of a row of PPG's replay, at most, beside twice its observation.
+ROW = 128
 #: Tensors whose first dimension grows during a run.
 GROWING = ("collector/scores/window",)
 #: Prefixes of tensors that may hold NaN: ratios that are undefined at first.
@@ -89,9 +102,17 @@ NOT_IN_NUMPY = (
 FRAMES = ("frames/frames", "frames/age", "frames/elapsed", "frames/numbers")
 
 
+class Large(NamedTuple):
+    """A file that is only read and verified once its tensors are known to fit the run."""
+
+    file: TensorFile
+    sha256: str
+    wanted: Callable[[str], bool]  # whether this rank uses the tensor of this name
+
+
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint that was read and verified."""
+    """A checkpoint that was read and verified, except for its large files."""
 
     path: Path
     iteration: int
@@ -101,13 +122,39 @@ class Saved:
     resumes: int
     inexact: list[str]  # why the run differs from one that was never interrupted
     setting: dict[str, Any]  # what the last bits depend on: torch, threads, …
-    tensors: dict[str, Tensor]
+    small: dict[str, Tensor]  # tensors of small files
+    large: tuple[Large, ...] = ()
     rejected: tuple[str, ...] = ()  # newer checkpoints that cannot be used, and why
+
+    @functools.cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors; raises StorageFailure if a large file is damaged."""
+        return self.read("")
+
+    def read(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with this prefix."""
+        found = {name: x for name, x in self.small.items() if name.startswith(prefix)}
+        for file, sha256, wanted in self.large:
+            names = {n for n in file.entries if wanted(n) and n.startswith(prefix)}
+            found |= file.read(sha256, names)
+        return found
+
+    def verify(self) -> None:
+        """Check the hashes of the large files, without keeping their content in memory."""
+        for file, sha256, _ in self.large:
+            file.read(sha256, ())
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each tensor."""
+        found = {name: tensor.nbytes for name, tensor in self.small.items()}
+        for file, _, wanted in self.large:
+            found |= {name: x.bytes for name, x in file.entries.items() if wanted(name)}
+        return found
 
     @property
     def replay(self) -> int:
         """Number of rollouts in PPG's replay."""
-        return len({name.split("/")[1] for name in self.tensors if name.startswith("replay/")})
+        return len({name.split("/")[1] for name in self.sizes() if name.startswith("replay/")})
 
 
 @dataclass(frozen=True)
@@ -142,7 +189,7 @@ def save(folder: Path, parts: Parts, progress: dict[str, Any], digest: str) -> P
     target = folder / "checkpoints" / f"{scores.interactions:012d}"
     if on_rank_zero(world, target.exists):
         try:
-            found = fail_together(world, lambda: load(target, digest, world=world))
+            found = fail_together(world, lambda: _sound(target, digest, world))
             if found.replay == state["replay"]:  # a finished run has cleared its replay
                 return target  # the same state: rewriting it would only put it at risk
         except StorageFailure:
@@ -225,18 +272,29 @@ def only_policy(folder: Path) -> bool:
 
 
 def latest(
-    folder: Path, digest: str, rejected: tuple[str, ...] = (), world: World = SOLO
+    folder: Path,
+    digest: str,
+    rejected: tuple[str, ...] = (),
+    world: World = SOLO,
+    check: Callable[[Saved], object] = Saved.verify,
 ) -> Saved | None:
     """Read the newest checkpoint of this run that verifies; None if it has none at all.
 
     `rejected` are the reasons why that many of the newest were ruled out before. All ranks take
-    the same checkpoint: each verifies the files that it reads.
+    the same checkpoint: each verifies the files that it reads. `check` raises StorageFailure
+    for a checkpoint that is not to be taken.
     """
+
+    def candidate(path: Path) -> Saved:
+        saved = load(path, digest, rejected, world)
+        check(saved)
+        return saved
+
     found = on_rank_zero(world, lambda: names(folder))
     for name in reversed(found[: len(found) - len(rejected)]):
         path = folder / "checkpoints" / name
         try:
-            return fail_together(world, functools.partial(load, path, digest, rejected, world))
+            return fail_together(world, functools.partial(candidate, path))
         except StorageFailure as error:
             rejected = (*rejected, str(error))
     if rejected:
@@ -247,21 +305,39 @@ def latest(
 
 
 def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World = SOLO) -> Saved:
-    """Read and verify one checkpoint of the run with this digest."""
+    """Read and verify a checkpoint of the run with this digest, except for its large files."""
     own = f"rank{world.rank}.safetensors"
-    needed = {"state.json", "rank0.safetensors", own}
-    _check_names(path, needed - {"state.json"})
-    files = verified(path, digest, None if world.size == 1 else needed)
+    uses: dict[str, Callable[[str], bool]] = {own: lambda name: True}
+    if world.rank:
+        uses = {
+            "rank0.safetensors": lambda name: not name.startswith(PER_RANK),
+            own: lambda name: name.startswith(PER_RANK),
+        }
+    listed = read_manifest(path)["files"]
+    heads = _large(path, [name for name in uses if name in listed])
+    files = verified(path, digest, {"state.json", *uses} - heads.keys())
     _check_complete(path, files, ["state.json"])
     state = parse_json(files["state.json"], path / "state.json")
     progress = _check_state(path, state)
     _check_ranks(path, state.get("ranks", 1), world.size)
-    _check_complete(path, files, sorted(needed))
-    tensors = tensors_from(files["rank0.safetensors"], str(path))
-    if world.rank:
-        shared = {k: v for k, v in tensors.items() if not k.startswith(PER_RANK)}
-        tensors = shared | tensors_from(files[own], str(path))
-    return Saved(path=path, tensors=tensors, rejected=rejected, **progress)
+    _check_complete(path, listed, sorted(uses))
+    small: dict[str, Tensor] = {}
+    large = []
+    for name, wanted in uses.items():
+        if name in heads:
+            if heads[name].size != listed[name]["bytes"]:
+                raise damaged(path / name)
+            large.append(Large(heads[name], listed[name]["sha256"], wanted))
+        else:
+            tensors = tensors_from(files[name], str(path))
+            small |= {name: tensor for name, tensor in tensors.items() if wanted(name)}
+    return Saved(path=path, small=small, large=tuple(large), rejected=rejected, **progress)
+
+
+def _sound(path: Path, digest: str, world: World) -> Saved:
+    saved = load(path, digest, world=world)
+    saved.verify()
+    return saved
 
 
 def verified(path: Path, digest: str, only: set[str] | None = None) -> dict[str, bytes]:
@@ -288,16 +364,23 @@ def restore_or_older(saved: Saved, parts: Parts, digest: str) -> tuple[Saved, li
             reasons = fail_together(world, functools.partial(restore, saved, parts))
             return saved, gather_lines(world, reasons)
         except StorageFailure as error:
-            older = latest(folder, digest, (*saved.rejected, str(error)), world)
+            rejected = (*saved.rejected, str(error))
+            older = latest(folder, digest, rejected, world, check=unchecked)
             assert older is not None  # it raises when all are rejected
             saved = older
+
+
+def unchecked(saved: Saved) -> None:
+    """For `latest`: leave it to `restore_or_older` to verify the large files."""
 
 
 def restore(saved: Saved, parts: Parts) -> list[str]:
     """Restore a checkpoint into a newly built run; return why that is inexact, if it is."""
     networks = parts.networks
     collector = parts.collector
-    _check_tensors(saved.path, saved.tensors, _fresh(parts))
+    fresh = _fresh(parts)
+    _check_sizes(saved, _limits(fresh, saved.sizes(), parts))
+    _check_tensors(saved.path, saved.tensors, fresh)
     _check_counts(saved.path, saved.tensors, saved.interactions)
     networks.load_state_dict(under(saved.tensors, "networks"))
     _check_numbered(saved.path, saved.tensors, "replay")
@@ -340,8 +423,10 @@ def _check_environments(collector: Collector, state: Mapping[str, Array]) -> str
 def restore_networks(saved: Saved, networks: Networks) -> None:
     """Restore only the networks of a checkpoint, to act with them."""
     fresh = {f"networks/{name}": tensor for name, tensor in networks.state_dict().items()}
-    _check_tensors(saved.path, saved.tensors, fresh)
-    networks.load_state_dict(under(saved.tensors, "networks"))
+    _check_sizes(saved, _bytes_of({name: tensor.nbytes for name, tensor in fresh.items()}))
+    tensors = saved.read("networks/")
+    _check_tensors(saved.path, tensors, fresh)
+    networks.load_state_dict(under(tensors, "networks"))
 
 
 def _restore_environments(collector: Collector, state: Mapping[str, Array]) -> str | None:
@@ -395,14 +480,57 @@ def _check_state(path: Path, state: Any) -> dict[str, Any]:
     return {name: state[name] for name in STATE_TYPES}
 
 
-def _check_names(path: Path, files: Collection[str]) -> None:
-    """Refuse unknown tensors before a large file is read into memory."""
+def _large(path: Path, files: Collection[str]) -> dict[str, TensorFile]:
+    """Read the headers of large files, and refuse unknown tensors before they are hashed."""
+    found = {}
     for file in files:
-        large = (path / file).is_file() and (path / file).stat().st_size > LARGE
-        if large:
-            for name in tensor_names(path / file):
+        if (path / file).is_file() and (path / file).stat().st_size > LARGE:
+            found[file] = TensorFile(path / file)
+            for name in found[file].entries:
                 if name.partition("/")[0] not in GROUPS:
                     raise _foreign(path, f"the tensor {shown(name, 60)} is unknown")
+    return found
+
+
+def _bytes_of(sizes: Mapping[str, int]) -> Counter[str]:
+    """Add up the bytes of the tensors of each group."""
+    found = Counter[str]()
+    for name, size in sizes.items():
+        found[name.partition("/")[0]] += size
+    return found
+
+
+def _limits(
+    fresh: Mapping[str, Tensor], sizes: Mapping[str, int], parts: Parts
+) -> Counter[str]:
+    """Return the bytes that the tensors of each group may take in a checkpoint of this run."""
+    collector = parts.collector
+    limits = Counter(dict.fromkeys(GROUPS, 0))
+    limits.update(_bytes_of({name: tensor.nbytes for name, tensor in fresh.items()}))
+    for optimizer in parts.optimizers.values():
+        (weights,) = optimizer.param_groups[0]["params"]
+        limits["optimizer"] += 2 * weights.nbytes
+    # Frames take less than twice the observations, if these are not tiny.
+    row = 2 * collector.obs[0].nbytes + ROW
+    rows = collector.config.horizon * collector.share.each
+    limits["replay"] = parts.replay.length * rows * row
+    limits["env"] = ENV_LIMIT
+    if _bytes_of(sizes)["env"] > ENV_LIMIT:  # a snapshot of that size is seldom and slow
+        now = _environment_state(collector.env).values()
+        limits["env"] = max(ENV_LIMIT, ENV_GROWTH * sum(array.nbytes for array in now))
+    return limits
+
+
+def _check_sizes(saved: Saved, limits: Counter[str]) -> None:
+    """Refuse tensors that take more memory than this run's, before they are hashed or read.
+
+    A group may exceed its limit by the size of a small file, which is read in any case.
+    """
+    found = _bytes_of(saved.sizes())
+    for group, limit in limits.items():
+        size = found[group]
+        if size > limit + LARGE:
+            raise _misfit(saved.path, f"{group} of {size:,} bytes")
 
 
 def _check_ranks(path: Path, then: Any, now: int) -> None:

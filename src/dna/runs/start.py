@@ -127,7 +127,8 @@ def newest_checkpoint(
 
     if not on_rank_zero(world, look):
         return None
-    saved = checkpoint.latest(folder.path, digest(config, seed), world=world)
+    run = digest(config, seed)
+    saved = checkpoint.latest(folder.path, run, world=world, check=checkpoint.unchecked)
     if saved is None:
         every = how.checkpoint_every
         on_rank_zero(world, lambda: check_may_start_over(folder, config, every))

@@ -11,7 +11,7 @@ from dna.algorithm.rollout import Collector
 from dna.common.errors import BadInput, FolderBusy, Preempted, StorageFailure
 from dna.common.lock import locked
 from dna.common.storage import read_folder, write_folder
-from dna.common.tensor_files import tensor_bytes, tensors_from
+from dna.common.tensor_files import TensorFile, tensor_bytes, tensors_from
 from dna.config.overrides import digest
 from dna.distributed.world import SOLO, Solo
 from dna.runs import checkpoint
@@ -118,6 +118,64 @@ def test_another_number_of_ranks_is_told_the_command_that_continues(cut, ranks, 
     with pytest.raises(BadInput) as refused:
         checkpoint.load(path, digest(CONFIG, 3), world=world)
     assert str(refused.value).endswith(f"; `{command} {cut}` continues it")
+
+
+def swollen(folder, name, size):
+    """Add a sparse tensor to the newest checkpoint, with a manifest that agrees in size."""
+    path = folder / "checkpoints" / checkpoint.names(folder)[-1]
+    file = path / "rank0.safetensors"
+    data = file.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    end = len(data) - 8 - length
+    header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [end, end + size]}
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    file.write_bytes(len(head).to_bytes(8, "little") + head + data[8 + length :])
+    os.truncate(file, file.stat().st_size + size)
+    manifest = json.loads((path / "manifest.json").read_text())
+    listed = {"bytes": file.stat().st_size, "sha256": "of nobody"}
+    manifest["files"]["rank0.safetensors"] = listed
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["networks/evil", "optimizer/policy/0/x", "noise/x", "replay/0/x", "env/x"]
+)
+def test_tensors_that_are_too_large_for_the_run_are_refused_unread(cut, name, monkeypatch):
+    size = 2**31 if name == "env/x" else 2**28
+    bad = swollen(cut, name, size)
+    monkeypatch.setattr(TensorFile, "read", lambda *arguments: pytest.fail("read"))
+    group = name.partition("/")[0]
+    with (
+        pytest.warns(RuntimeWarning, match="resuming from"),
+        pytest.warns(RuntimeWarning, match=f"{bad}: does not fit this run .{group} of"),
+    ):
+        assert train(CONFIG, 3, cut, how=HOW)["interactions"] == 512
+    assert RunFolder(cut).machine()["exact"]
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_large_checkpoint_is_resumed_with_the_same_bits(cut, tmp_path, damage, monkeypatch):
+    """With a lower bound for what is large, and so read tensor by tensor."""
+    train(CONFIG, 3, tmp_path / "whole", how=HOW)
+    if damage:
+        path = cut / "checkpoints" / checkpoint.names(cut)[-1] / "rank0.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    monkeypatch.setattr(checkpoint, "LARGE", 1000)
+    if damage:
+        with (
+            pytest.warns(RuntimeWarning, match="resuming from"),
+            pytest.warns(RuntimeWarning, match="damaged"),
+        ):
+            train(CONFIG, 3, cut, how=HOW)
+    else:
+        train(CONFIG, 3, cut, how=HOW)
+    for name in ("metrics.jsonl", "policy/policy.safetensors"):
+        assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_type_that_torch_does_not_have_is_one_line():

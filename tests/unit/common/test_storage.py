@@ -17,7 +17,7 @@ from dna.common.append_log import AppendLog
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
 from dna.common.lock import locked
 from dna.common.storage import read_folder, read_json, remove, write, write_folder, write_json
-from dna.common.tensor_files import tensor_bytes, tensor_names, tensors_from
+from dna.common.tensor_files import TensorFile, tensor_bytes, tensors_from
 from dna.runs.folder import RunFolder
 from dna.runs.retention import remove_leftovers
 
@@ -111,7 +111,7 @@ def test_tensors_survive_and_garbage_does_not():
         tensors_from(b"\xff" * 64, "here")
 
 
-def test_the_names_of_tensors_are_read_from_the_header_alone(tmp_path):
+def test_names_and_sizes_of_tensors_are_read_from_the_header_alone(tmp_path):
     path = tmp_path / "file.safetensors"
     size = 6 * 10**9
     entries = {"a": [0, 4], "b/c": [4, size]}
@@ -122,17 +122,18 @@ def test_the_names_of_tensors_are_read_from_the_header_alone(tmp_path):
     data = json.dumps(header | {"__metadata__": {}}).encode()
     path.write_bytes(len(data).to_bytes(8, "little") + data)
     os.truncate(path, 8 + len(data) + size)
-    assert sorted(tensor_names(path)) == ["a", "b/c"]
+    sizes = {name: entry.bytes for name, entry in TensorFile(path).entries.items()}
+    assert sizes == {"a": 4, "b/c": size - 4}
 
 
 @pytest.mark.parametrize("size", ["a byte less", 6 * 10**9])
 def test_a_file_of_another_size_than_its_header_says_is_refused_unread(tmp_path, size):
     path = tmp_path / "file.safetensors"
     path.write_bytes(tensor_bytes({"a": torch.zeros(99)}))
-    assert tensor_names(path) == ["a"]
+    assert list(TensorFile(path).entries) == ["a"]
     os.truncate(path, path.stat().st_size - 1 if size == "a byte less" else size)
     with pytest.raises(StorageFailure, match="not a whole safetensors file"):
-        tensor_names(path)
+        TensorFile(path)
 
 
 @pytest.mark.parametrize("start", [b"", b"\0" * 8, b"\xff" * 8, b"\2\0\0\0\0\0\0\0[]"])
@@ -141,7 +142,75 @@ def test_a_header_that_is_none_is_refused(tmp_path, start):
     path.write_bytes(start)
     os.truncate(path, 6 * 10**9 if start else 0)
     with pytest.raises(StorageFailure, match="not a safetensors file"):
-        tensor_names(path)
+        TensorFile(path)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"a": ("U8", [4], [0, 5])},
+        {"a": ("F4", [4], [0, 2])},
+        {"a": ("U8", [-2, -2], [0, 4])},
+        {"a": ("U8", [True], [0, 1])},
+        {"a": ("U8", [4], [1, 5])},
+        {"a": ("U8", [4], [0, 4]), "b": ("U8", [4], [2, 6])},
+        {"a": ("U8", "4", [0, 4])},
+        {"a": ("U8", [2**40, "4"], [0, 4])},
+        {"a": (["U8"], [4], [0, 4])},
+        {"a": ("U8", [4], 4)},
+        {"a": ("U8", [0, 2**63], [0, 0])},
+        {"a": ("U8", [1] * 65, [0, 1])},
+    ],
+)
+def test_a_header_that_contradicts_itself_is_refused(tmp_path, entries):
+    path = tmp_path / "file.safetensors"
+    keys = ("dtype", "shape", "data_offsets")
+    named = {name: dict(zip(keys, entry, strict=True)) for name, entry in entries.items()}
+    data = json.dumps(named).encode()
+    path.write_bytes(len(data).to_bytes(8, "little") + data + bytes(6))
+    with pytest.raises(StorageFailure, match="not a safetensors file"):
+        TensorFile(path)
+
+
+def of_many_types():
+    """Tensors of all types, also without elements and of more than a block."""
+    types = ["bool", "uint8", "int16", "uint32", "int64", "float16", "float32", "complex64"]
+    tensors = {name: torch.ones(3, 5).to(getattr(torch, name)) for name in types}
+    large = torch.randn(700, 1000, dtype=torch.float64)
+    return tensors | {"none": torch.zeros(0, 2), "one": torch.tensor(7), "large": large}
+
+
+def test_a_file_is_read_tensor_by_tensor_with_the_same_bits(tmp_path):
+    path = tmp_path / "file.safetensors"
+    data = tensor_bytes(of_many_types())
+    path.write_bytes(data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    found = TensorFile(path).read(sha256, of_many_types())
+    expected = tensors_from(data, "here")
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        assert (tensor.dtype, tensor.shape) == (expected[name].dtype, expected[name].shape)
+        assert tensor.numpy().tobytes() == expected[name].numpy().tobytes()
+    assert list(TensorFile(path).read(sha256, ["one"])) == ["one"]
+
+
+@pytest.mark.parametrize("kept", [["a"], []])
+@pytest.mark.parametrize("change", ["a byte", "a byte less", "a byte more", "another header"])
+def test_a_file_that_changed_after_its_header_was_read_is_damaged(tmp_path, change, kept):
+    path = tmp_path / "file.safetensors"
+    data = tensor_bytes({"a": torch.zeros(2, 50)})
+    path.write_bytes(data)
+    file = TensorFile(path)
+    other = {
+        "a byte": data[:-1] + b"x",
+        "a byte less": data[:-1],
+        "a byte more": data + b"x",
+        "another header": tensor_bytes({"a": torch.zeros(50, 2)}),
+    }[change]
+    path.write_bytes(other)
+    manifest = other if change == "another header" else data
+    with pytest.raises(StorageFailure, match="damaged"):
+        file.read(hashlib.sha256(manifest).hexdigest(), kept)
 
 
 def test_a_log_is_cut_back_to_where_it_was(tmp_path):

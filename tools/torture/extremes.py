@@ -297,6 +297,9 @@ def _weights() -> dict[str, Case]:
         "an unknown tensor": lambda found, name: found.update({"policy/x": torch.zeros(1)}),
         "an unknown part": lambda found, name: found.update({"other/x": torch.zeros(1)}),
         "another shape": lambda found, name: found.update({name: torch.zeros(3, 5, 7)}),
+        "float64 of 1e300": lambda found, name: found.update(
+            {name: torch.full_like(found[name], 1e300, dtype=torch.float64)}
+        ),
         "a complex tensor": lambda found, name: found.update({name: found[name] + 0j}),
     }
 

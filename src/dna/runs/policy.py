@@ -184,16 +184,16 @@ def read_policy(folder: Path) -> dict[str, bytes]:
 
 
 def _check_tensors(tensors: dict[str, Tensor], parts: Collection[str]) -> None:
-    """Require finite numbers that belong to a part of the policy."""
+    """Require floating-point numbers that belong to a part of the policy."""
     for name, tensor in tensors.items():
         if name.partition("/")[0] not in parts:
             raise ValueError(f"{shown(name, 60)} belongs to no part of it")
-        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+        if not tensor.is_floating_point():
             raise ValueError(f"{shown(name, 60)} is not of finite numbers")
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], part: str) -> None:
-    """Load a module from the tensors of a part; names and shapes must be the module's."""
+    """Load a module from the finite tensors of a part, with the module's names and shapes."""
     own = under(tensors, part)
     expected = module.state_dict()
     for name in sorted(expected.keys() ^ own.keys()):
@@ -203,4 +203,8 @@ def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], part: str) -> Non
         if tensor.shape != expected[name].shape:
             text = f"is {tuple(tensor.shape)}, not {tuple(expected[name].shape)}"
             raise ValueError(f"{part}/{name} {text}")
-    module.load_state_dict({name: x.float() for name, x in own.items()}, assign=True)
+    weights = {name: tensor.float() for name, tensor in own.items()}
+    for name, tensor in weights.items():
+        if not bool(torch.isfinite(tensor).all()):  # also a float64 that float32 cannot hold
+            raise ValueError(f"{part}/{name} is not of finite numbers")
+    module.load_state_dict(weights, assign=True)

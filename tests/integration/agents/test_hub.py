@@ -185,6 +185,8 @@ BIAS = "policy/value_head.bias"
     [
         (BIAS, torch.tensor([torch.nan]), "is not of finite numbers"),
         ("preprocess/scale", torch.full((4,), torch.inf), "is not of finite numbers"),
+        (BIAS, torch.tensor([1e300], dtype=torch.float64), "is not of finite numbers"),
+        ("preprocess/scale", torch.full((4,), 1e39, dtype=torch.float64), "is not of finite"),
         (BIAS, torch.tensor([1]), "is not of finite numbers"),
         (BIAS, torch.zeros(2), r"is \(2,\), not \(1,\)"),
         (BIAS, None, "is missing"),

@@ -318,7 +318,11 @@ def _weights() -> dict[str, Case]:
 
         return case
 
-    return {f"policy with {name}": put(change) for name, change in changes.items()}
+    cases = {f"policy with {name}": put(change) for name, change in changes.items()}
+    for name, value in (("clip", "1e308"), ("clip", "-1"), ("gain", "0"), ("gain", "1e39")):
+        case = _entry("policy/policy.json", name, value, EVAL)
+        cases[f"policy with a {name} of {value}"] = case
+    return cases
 
 
 # ── SB3 models ───────────────────────────────────────────────────────────────────────────────

@@ -10,11 +10,11 @@ from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import BaseModel, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor
 
 from dna.common.errors import StorageFailure
@@ -34,6 +34,9 @@ READABLE = (1, FORMAT)
 FILE_LIMIT = 2**30
 #: The files of a policy.
 FILES = ("policy.json", "policy.safetensors")
+
+#: Factors and bounds of observations, which are float32.
+Positive = Annotated[float, Field(gt=0, le=torch.finfo(torch.float32).max)]
 
 
 class Opinion(NamedTuple):
@@ -116,8 +119,8 @@ class _Description(BaseModel, strict=True):
 
     format: int
     network: Network
-    clip: FiniteFloat | None
-    gain: FiniteFloat
+    clip: Positive | None
+    gain: Positive
     projection: bool
     value: bool = False  # format 1 had no value network
     observation: dict[str, Any]

@@ -516,7 +516,7 @@ def _limits(
     limits["replay"] = parts.replay.length * rows * row
     limits["env"] = ENV_LIMIT
     if _bytes_of(sizes)["env"] > ENV_LIMIT:  # a snapshot of that size is seldom and slow
-        now = _environment_state(collector.env).values()
+        now = _environment_state(collector).values()
         limits["env"] = max(ENV_LIMIT, ENV_GROWTH * sum(array.nbytes for array in now))
     return limits
 

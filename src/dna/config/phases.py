@@ -9,8 +9,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 Count = Annotated[int, Field(ge=1, le=10**12)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+#: The largest float32, the type that torch computes with.
+FLOAT32 = 3.4028234663852886e38
+
+Positive = Annotated[float, Field(gt=0, le=FLOAT32)]
+NonNegative = Annotated[float, Field(ge=0, le=FLOAT32)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 

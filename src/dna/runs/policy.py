@@ -10,11 +10,11 @@ from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from dna.common.errors import StorageFailure
@@ -22,6 +22,7 @@ from dna.common.messages import one_line, shown
 from dna.common.storage import parse_json, read_folder, read_manifest, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from, under
 from dna.config import Config, EnvConfig, Network
+from dna.config.phases import Positive
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.distributions import Distribution, distribution
 from dna.networks.networks import Networks, PolicyNetwork, ValueNetwork
@@ -34,9 +35,6 @@ READABLE = (1, FORMAT)
 FILE_LIMIT = 2**30
 #: The files of a policy.
 FILES = ("policy.json", "policy.safetensors")
-
-#: Factors and bounds of observations, which are float32.
-Positive = Annotated[float, Field(gt=0, le=torch.finfo(torch.float32).max)]
 
 
 class Opinion(NamedTuple):

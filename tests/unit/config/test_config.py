@@ -160,6 +160,7 @@ def test_types_are_not_guessed(path, value):
         "network.encoder=resnet",
         "network.channels=9",
         "normalize_observation.clip=0",
+        "normalize_observation.clip=1e308",
         "returns.gamma=NaN",
         "returns.gamma=Infinity",
         "policy.epsilon=1e999",

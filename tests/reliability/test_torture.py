@@ -1,12 +1,15 @@
 """Short forms of `make torture`: every part of the campaign, with smaller numbers."""
 
+import json
+
 import pytest
 
+from torture.__main__ import Campaign
 from torture.configs import configs
 from torture.corruption import corruption
 from torture.endurance import endurance
 from torture.environments import environment_faults
-from torture.ground import warm_up
+from torture.ground import Outcome, warm_up
 from torture.hostile import hostile
 from torture.kills import kills
 from torture.logs import logs
@@ -133,6 +136,17 @@ def test_a_long_run_leaks_nothing(tmp_path):
     outcome = endurance(tmp_path, 100)
     leaks = [note for note in outcome.notes[1:] if not note.startswith("saving took")]
     assert leaks == []  # how long saving takes is for `make torture` on a quiet machine
+
+
+def test_two_processes_can_share_a_campaign(tmp_path):
+    path = tmp_path / "torture.json"
+    one, other = Campaign(path), Campaign(path)
+    one.add("kills", Outcome("kills", tried=3, survived=3))
+    other.add("zoo", Outcome("zoo", tried=2, survived=1, differing=1))
+    found = Campaign(path).current()
+    assert {name: outcome.tried for name, outcome in found.items()} == {"kills": 3, "zoo": 2}
+    totals = json.loads(path.read_text())["totals"]
+    assert (totals["tried"], totals["survived"], totals["differing"]) == (5, 4, 1)
 
 
 def test_every_bug_of_the_museum_can_be_brought_in():

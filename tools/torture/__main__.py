@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -110,15 +111,19 @@ def _say(text: str) -> None:
 class Campaign:
     """The results so far, in a file that is written after every part.
 
-    A part counts as finished if it ran with the code that is checked out now.
+    A part counts as finished if it ran with the code that is checked out now. Several processes
+    may run different parts with one file.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.code = code_version()
         self.parts: dict[str, dict[str, Any]] = {}
-        if path is not None and path.exists():
-            self.parts = json.loads(path.read_text()).get("parts", {})
+        self._read()
+
+    def _read(self) -> None:
+        if self.path is not None and self.path.exists():
+            self.parts = json.loads(self.path.read_text()).get("parts", {})
 
     def current(self) -> dict[str, Outcome]:
         """Return the parts that ran with this code."""
@@ -129,14 +134,15 @@ class Campaign:
         }
 
     def add(self, name: str, outcome: Outcome) -> None:
-        """Record a part and write the file."""
+        """Record a part and write the file, with what others have added meanwhile."""
+        self._read()
         self.parts[name] = {**outcome.to_json(), "code": self.code}
         if self.path is None:
             return
         parts = {n: self.parts[n] for n in PARTS if n in self.parts}
         tree = {"code": self.code, "totals": totals(self.current()), "parts": parts}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(".partial")
+        partial = self.path.with_suffix(f".{os.getpid()}")
         partial.write_text(json.dumps(tree, indent=1) + "\n")
         partial.replace(self.path)
 

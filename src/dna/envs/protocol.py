@@ -106,7 +106,7 @@ def close(env: Closable, name: str = "environment") -> None:
     try:
         env.close()
     except CloseInterrupted:
-        pass  # whoever interrupted it says so
+        raise  # not to wait for the other environments of a vector either
     except BaseException as error:
         text = f"{name}: close() failed ({one_line(error)})"
         warnings.warn(text, RuntimeWarning, stacklevel=2)

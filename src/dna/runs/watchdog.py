@@ -216,7 +216,8 @@ class _Closing:
         self.seconds = seconds
         self.error = error
         self.interrupted = False
-        self.over = False
+        self.handled = False  # whether the signal can be sent: unhandled, it ends the process
+        self.sending = threading.Lock()
         self.thread = threading.get_ident()
 
     @contextmanager
@@ -227,24 +228,32 @@ class _Closing:
         except ValueError:
             yield
             return
-        try:
-            with suppress(CloseInterrupted):
+        self.handled = True
+        with suppress(CloseInterrupted):
+            try:
                 yield
-        finally:
-            self.over = True  # a signal from now on is late
+            finally:
+                self.handled = False  # from here on the handler does nothing
+        self.handled = False  # in case it was raised just before
+        with self.sending:  # wait for a signal that is being sent
+            pass
+        if not self.interrupted:  # otherwise the signal may still be on its way
             signal.signal(self.SIGNAL, old)
 
     def _raise(self, *_: object) -> None:
-        if not self.over:
+        if self.handled:
             raise CloseInterrupted
 
     def interrupt(self) -> None:
         """Interrupt closing, from another thread."""
-        self.interrupted = True
-        if hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(self.thread, self.SIGNAL)
-        else:
-            _thread.interrupt_main()
+        with self.sending:
+            self.interrupted = True
+            if not self.handled:
+                return
+            if hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(self.thread, self.SIGNAL)
+            else:
+                _thread.interrupt_main()
 
     def abandon(self) -> None:
         """End the process as the run would have: closing cannot be interrupted."""

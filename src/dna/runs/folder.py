@@ -12,6 +12,7 @@ nonfinite.safetensors, hang.txt                   what a failed run leaves for d
 
 import warnings
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,8 @@ class RunFolder:
                 "delete it"
             )
         foreign = [] if self.exists else [n for n in OWN if (self.path / n).exists()]
+        if foreign == ["machine.json"] and self._was_beginning():
+            foreign = []
         holder = read(lock, JSON_LIMIT) if not self.exists and lock.is_file() else b""
         if holder and not holder.startswith(b"pid "):  # empty: a process died taking it
             foreign.append("run.lock")
@@ -131,6 +134,12 @@ class RunFolder:
             raise BadInput(
                 f"{self.path}: holds {foreign[0]}, but no run; choose another folder"
             )
+
+    def _was_beginning(self) -> bool:
+        """Whether a process died between the two files that `begin` writes."""
+        with suppress(StorageFailure):
+            return set(self.machine()) == {"asked"}
+        return False
 
     def begin(self, config: Config, seed: int, asked: dict[str, Any] | None = None) -> None:
         """Write `config.json`, and before it the options of the run (`How.asked`)."""

@@ -14,7 +14,7 @@ from dna.common.storage import read_folder, write_folder
 from dna.common.tensor_files import TensorFile, tensor_bytes, tensors_from
 from dna.config.overrides import digest
 from dna.distributed.world import SOLO, Solo
-from dna.runs import checkpoint
+from dna.runs import checkpoint, folder
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
 from dna.runs.train import train
@@ -40,6 +40,29 @@ def test_a_refused_start_removes_the_folders_that_it_created_and_no_other(tmp_pa
     refuse(tmp_path / "mine")
     refuse(tmp_path / "mine" / "run")
     assert list((tmp_path / "mine").rglob("*")) == [tmp_path / "mine" / "notes.txt"]
+
+
+def test_a_start_that_died_between_its_first_two_files_can_be_repeated(tmp_path, monkeypatch):
+    config = tiny("ppo")
+    how = How(tensorboard=False)
+
+    write = folder.write_json
+
+    def write_machine_only(path, tree):
+        if path.name != "machine.json":
+            raise KeyboardInterrupt
+        write(path, tree)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_json", write_machine_only)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, 0, tmp_path / "run", how=how)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["machine.json"]
+    assert train(config, 0, tmp_path / "run", how=how)["interactions"] == config.interactions
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "machine.json").write_text('{"asked": {}, "cpu": "of another"}')
+    with pytest.raises(BadInput, match=r"holds machine\.json, but no run"):
+        train(config, 0, tmp_path / "other", how=how)
 
 
 def test_environments_are_built_only_once_the_folder_is_locked(tmp_path):

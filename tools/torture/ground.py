@@ -190,6 +190,7 @@ class Work:
     env: str
     interactions: int = 768
     source: Any = None
+    verify: bool = True  # whether restored environments are checked after checkpoints
 
     @property
     def config(self) -> Config:
@@ -205,7 +206,8 @@ class Work:
 
     def how(self, **more: Any) -> How:
         """Options that save a checkpoint every iteration or two."""
-        return How(threads=1, checkpoint_every=64, tensorboard=False, **more)
+        settings = {"verify": self.verify} | more
+        return How(threads=1, checkpoint_every=64, tensorboard=False, **settings)
 
     def train(self, path: Path, sinks: Sequence[Any] = (), **more: Any) -> None:
         """Train in this process."""

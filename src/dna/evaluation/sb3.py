@@ -186,6 +186,9 @@ class Archive:
             raise StorageFailure(f"{self.source}: has no {name}")
         if info.file_size > limit:
             raise StorageFailure(f"{self.source}: {name} is larger than {limit:,} bytes")
+        # Others can claim gigabytes for their dictionaries, and fail with errors of their own.
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise StorageFailure(f"{self.source}: {name} is compressed in an unknown way")
         try:
             with self.zip.open(info) as file:
                 content = file.read(limit + 1)

@@ -300,6 +300,15 @@ def test_a_long_name_of_an_activation_does_not_hang(tmp_path):
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_that_sb3_would_not_compress_so_is_refused(tmp_path, way):
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", way) as model:
+        model.writestr("data", "{}")
+        model.writestr("policy.pth", "")
+    with pytest.raises(StorageFailure, match="data is compressed in an unknown way"):
+        read_model(tmp_path / "model.zip")
+
+
 def test_a_zip_of_very_many_files_is_refused_before_they_are_listed():
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

@@ -365,6 +365,7 @@ def warm_up() -> None:
     """Import everything once, so that forked children need not."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        Work("dna", TOY, interactions=64).train(Path(folder) / "toy")
         Work("dna", "CartPole-v1", interactions=64).train(Path(folder) / "run")
         Work("ppg", "HalfCheetah-v5", interactions=128).train(Path(folder) / "b")
         Work("ppo", "MinAtar/Breakout-v1", interactions=64).train(Path(folder) / "c")

@@ -5,13 +5,14 @@ can change the last bits, and a resume compares them. Other reasons, such as env
 could not be restored or logs that were cut, are added to the same list.
 """
 
+import functools
 import importlib.metadata
 import os
 import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,15 @@ KNOWN = {"dna", "gymnasium", "numpy", "minatar", "ale_py", "mujoco", "envpool", 
 
 def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:
     """Return the versions of `PACKAGES` and of these packages; None: not installed."""
-    found: dict[str, str | None] = {}
-    for name in [*PACKAGES, *packages]:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+    return {name: _version(name) for name in [*PACKAGES, *packages]}
+
+
+@functools.cache  # a checkpoint asks for all of them, and each is a file to parse
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def packages_of(env: object, env_id: str | None) -> tuple[str, ...]:
@@ -64,8 +67,12 @@ def packages_of(env: object, env_id: str | None) -> tuple[str, ...]:
     tops = {module.partition(".")[0] for module in modules} - KNOWN - sys.stdlib_module_names
     if not tops:
         return ()
-    owners = importlib.metadata.packages_distributions()  # slow: it looks at every file
-    return tuple(sorted({name for top in tops for name in owners.get(top, ())}))
+    return tuple(sorted({name for top in tops for name in _owners().get(top, ())}))
+
+
+@functools.cache  # slow: it looks at every file of every distribution
+def _owners() -> Mapping[str, Sequence[str]]:
+    return importlib.metadata.packages_distributions()
 
 
 def describe(
@@ -122,6 +129,7 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
+@functools.cache  # the code of this process does not change with the checkout
 def _git() -> dict[str, Any] | None:
     """Return the commit of the checkout that this package runs from, if any."""
     root = Path(__file__).resolve().parents[1]

@@ -44,7 +44,7 @@ EXHIBITS = [
     Exhibit(
         "checkpoint lacks the optimizers",
         "runs/checkpoint.py",
-        '        slots = numbered(saved.tensors, f"optimizer/{phase}")\n',
+        '        slots = numbered(tensors, f"optimizer/{phase}")\n',
         "        slots: dict[int, dict[str, Tensor]] = {}\n",
         CARTPOLE,
     ),

@@ -20,7 +20,7 @@ import typer
 
 from dna.cli import bench, doctor, evaluate, export, report, reproduce, show, sweep, train
 from dna.common.console import redirect_to_null, safe_stderr, say
-from dna.common.errors import BadInput, DnaError
+from dna.common.errors import BadInput, DnaError, exit_code
 from dna.common.messages import plain_english, printable, text_of
 from dna.common.process import stop_signals
 from dna.distributed.launch import launched
@@ -107,12 +107,15 @@ def _run(argv: list[str] | None) -> int:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except DnaError as error:
-        return _fail(error, str(error), error.exit_code, debug)
+        return _fail(error, str(error), exit_code(error), debug)
     except KeyboardInterrupt as error:
-        return _fail(error, "interrupted", 130, debug)
+        return _fail(error, "interrupted", exit_code(error), debug)
     except OSError as error:
         return _fail(
-            error, f"{error.filename or 'output'}: {error.strerror or error}", 6, debug
+            error,
+            f"{error.filename or 'output'}: {error.strerror or error}",
+            exit_code(error),
+            debug,
         )
     except BaseException as error:
         if hasattr(error, "format_message"):  # a usage error raised by Click

@@ -84,3 +84,12 @@ class Preempted(DnaError):
     """Stopped by a signal at the end of an iteration, after saving; `dna resume` continues."""
 
     exit_code = 75
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a command that ends with this error."""
+    if isinstance(error, DnaError):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    return StorageFailure.exit_code if isinstance(error, OSError) else 1

@@ -1,11 +1,13 @@
 """Forked copies of this process, in which anything may be tried without changing this one.
 
-`in_forked_copy` protects this process and the files that it has opened. `refuse_effects`,
-called in the copy, also protects everything else from what Python code does there.
+`in_forked_copy` protects this process, the files that it has opened and the memory that it
+shares. `refuse_effects`, called in the copy, also protects everything else from what Python
+code does there.
 """
 
 import gc
 import io
+import mmap
 import os
 import select
 import signal
@@ -14,14 +16,24 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from dna.common.process import ending_with_parent
 
+#: Bytes of shared memory that a copy gets for itself.
+MOST_SHARED = 2**28
+#: Names of shared memory, unlike other devices.
+SHARED = ("/dev/shm/", "/dev/zero")
+#: Flag of mmap that Python does not name.
+MAP_FIXED = 0x10
+#: The open files of this process.
+DESCRIPTORS = "/proc/self/fd"
+
 
 def can_fork() -> bool:
     """Whether `in_forked_copy` works here; on macOS, system libraries do not survive a fork."""
-    return hasattr(os, "fork") and sys.platform != "darwin"
+    return hasattr(os, "fork") and sys.platform != "darwin" and os.path.isdir(DESCRIPTORS)
 
 
 def in_forked_copy(
@@ -35,7 +47,10 @@ def in_forked_copy(
     If it crashes, exits or hangs, what it had sent by then is returned. The copy has no output,
     and does not outlive this process.
     """
-    end_with_parent = ending_with_parent()  # loads ctypes, which a forked copy must not
+    import ctypes  # loaded before the fork: a forked copy should not import
+
+    end_with_parent = ending_with_parent()
+    libc = ctypes.CDLL(None)
     source, sink = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not matter
@@ -43,16 +58,27 @@ def in_forked_copy(
     if copy == 0:
         try:
             _isolate(end_with_parent, sink)
+            _unshare_memory(libc)
             work(lambda data: _write_all(sink, data))
         finally:
             os._exit(0)
     os.close(sink)
+    handle = None
+    with suppress(OSError, AttributeError):  # not on every Linux
+        handle = os.pidfd_open(copy)
     try:
         return _read_all(source, seconds, seconds if start is None else start)
     finally:
         os.close(source)
-        os.kill(copy, signal.SIGKILL)  # not waited for yet, so it is still its id
-        os.waitpid(copy, 0)
+        # It may be gone, and even its id another's, in a process that ignores SIGCHLD.
+        with suppress(ProcessLookupError, ChildProcessError):
+            if handle is not None:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            elif signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN:
+                os.kill(copy, signal.SIGKILL)
+            os.waitpid(copy, 0)
+        if handle is not None:
+            os.close(handle)
 
 
 def _isolate(end_with_parent: Callable[[], None] | None, sink: int) -> None:
@@ -82,16 +108,15 @@ def _separate_files(sink: int, null: int) -> None:
     the same position, because the two processes would move each other's.
     """
     fcntl = sys.modules.get("fcntl")  # a forked copy should not import
-    if fcntl is None or not os.path.isdir("/proc/self/fd"):
-        return
-    for number in map(int, os.listdir("/proc/self/fd")):
+    assert fcntl is not None
+    for number in map(int, os.listdir(DESCRIPTORS)):
         if number <= 2 or number in (sink, null):
             continue
         try:
             writable = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
             kind = os.fstat(number).st_mode
             if stat.S_ISREG(kind) and not writable:
-                again = os.open(f"/proc/self/fd/{number}", os.O_RDONLY)
+                again = os.open(f"{DESCRIPTORS}/{number}", os.O_RDONLY)
                 os.lseek(again, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
             elif not writable and (stat.S_ISDIR(kind) or stat.S_ISCHR(kind)):
                 continue
@@ -101,6 +126,34 @@ def _separate_files(sink: int, null: int) -> None:
             os.close(again)
         except OSError:  # the listing's own entry; a file that was deleted
             continue
+
+
+def _unshare_memory(libc: Any) -> None:
+    """Replace the writable memory that other processes share by private memory.
+
+    What is too large to be copied can only be read afterwards: writing to it ends the copy.
+    """
+    import ctypes
+
+    libc.mmap.restype = ctypes.c_void_p
+    left = MOST_SHARED
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        lines = [line.split(maxsplit=5) for line in file]
+    for place, rights, _, _, _, *name in lines:
+        device = bool(name) and name[0].startswith("/dev/") and not name[0].startswith(SHARED)
+        if rights != "rw-s" or device:
+            continue
+        start, end = (int(part, 16) for part in place.split("-"))
+        address, size = ctypes.c_void_p(start), ctypes.c_size_t(end - start)
+        left -= size.value
+        if left < 0:
+            libc.mprotect(address, size, mmap.PROT_READ)
+            continue
+        content = ctypes.string_at(start, size.value)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED
+        rw = mmap.PROT_READ | mmap.PROT_WRITE
+        if libc.mmap(address, size, rw, flags, -1, ctypes.c_long(0)) == start:
+            ctypes.memmove(start, content, size.value)
 
 
 def _write_all(sink: int, data: bytes) -> None:
@@ -146,6 +199,7 @@ EFFECTS = {
     "os.chown": "change",
     "os.utime": "change",
     "os.setxattr": "change",
+    "os.removexattr": "change",
     "os.kill": "send a signal",
     "os.killpg": "send a signal",
     "os.fork": "start a process",
@@ -172,6 +226,8 @@ def refuse_effects() -> list[str]:
     attempts: list[str] = []
 
     def refuse(event: str, args: tuple[Any, ...]) -> None:
+        if event == "sqlite3.connect" and args[0] == ":memory:":
+            return
         if event == "open":
             path, _, flags = args
             opened = isinstance(path, int)  # before, and it is the null device by now
@@ -183,6 +239,12 @@ def refuse_effects() -> list[str]:
         attempts.append(f"{EFFECTS.get(event, 'write')} {os.fsdecode(what)}".rstrip())
         raise OutsideEffect(attempts[-1])
 
+    def refuse_start(*_: Any) -> None:
+        attempts.append("start a process")
+        raise OutsideEffect(attempts[-1])
+
     sys.dont_write_bytecode = True
     sys.addaudithook(refuse)
+    # The way in which multiprocessing starts a process has no audit event.
+    vars(sys.modules["_posixsubprocess"])["fork_exec"] = refuse_start
     return attempts

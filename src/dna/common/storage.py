@@ -112,9 +112,9 @@ def read_json(path: Path) -> Any:
     return parse_json(read(path, JSON_LIMIT), path)
 
 
-def parse_json(data: bytes, path: Path) -> Any:
+def parse_json(data: bytes, path: Path, limit: int = JSON_LIMIT) -> Any:
     """Parse the bytes of a JSON file as `read_json` does; `path` is named in errors."""
-    if len(data) > JSON_LIMIT:
+    if len(data) > limit:
         raise StorageFailure(f"{path}: larger than it should be")
     try:
         return json.loads(data, object_pairs_hook=_without_duplicates, parse_int=_bounded)

@@ -18,12 +18,14 @@ from torch import Tensor
 from dna.common import syscalls
 from dna.common.errors import StorageFailure
 from dna.common.messages import shown
-from dna.common.storage import BLOCK, JSON_LIMIT, blocks, damaged, parse_json, storage_errors
+from dna.common.storage import BLOCK, blocks, damaged, parse_json, storage_errors
 
 Array = npt.NDArray[Any]
 #: Most dimensions and elements of a tensor in a large file: NumPy can hold as many.
 MOST_DIMENSIONS = 32
 MOST_ELEMENTS = 2**56
+#: Most bytes of a header, as in the safetensors library.
+HEADER_LIMIT = 100_000_000
 #: Types that a large file may hold: those that NumPy has.
 DTYPES: dict[str, type[np.generic]] = {
     "BOOL": np.bool_,
@@ -95,7 +97,7 @@ class TensorFile:
         """Read and check the header, and nothing else."""
         self.path = path
         self.head = _head(path)
-        tree = parse_json(self.head[8:], path)
+        tree = parse_json(self.head[8:], path, HEADER_LIMIT)
         if not isinstance(tree, dict):
             raise _no_tensors(path, "its header is not an object")
         tree.pop("__metadata__", None)
@@ -108,7 +110,8 @@ class TensorFile:
                 raise _no_tensors(path, "its tensors overlap or leave gaps")
             end = entry.end
         self.size = len(self.head) + end
-        size = path.stat().st_size
+        with storage_errors(path):
+            size = path.stat().st_size
         if size != self.size:
             text = f"{size:,} bytes, where its header says {self.size:,}"
             raise StorageFailure(f"{path}: not a whole safetensors file ({text})")
@@ -151,7 +154,7 @@ def _head(path: Path) -> bytes:
     for block in blocks(path):
         head += block
         length = int.from_bytes(head[:8], "little")
-        if not 2 <= length <= JSON_LIMIT:
+        if not 2 <= length <= HEADER_LIMIT:
             break
         if len(head) >= 8 + length:
             return bytes(head[: 8 + length])

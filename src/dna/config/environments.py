@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dna.config.phases import Count, Fraction, Frozen, Positive
+from dna.config.phases import Count, Fraction, Frozen
 
 Option = str | int | float | bool | None
 #: Prefixes of the environment ids that have settings of their own.
@@ -115,7 +115,7 @@ class EnvConfig(Frozen):
 class RepeatPenalty(Frozen):
     """Penalty on the normalized reward for repeating one action too often (appendix A)."""
 
-    amount: Positive = 0.25
+    amount: Annotated[float, Field(gt=0)] = 0.25
     """Subtracted from the normalized reward on each step."""
     after: Count = 100
     """Number of repetitions without a penalty."""

@@ -73,7 +73,7 @@ class ObservationNorm(Frozen):
 class RewardNorm(Frozen):
     """Rewards scaled so that returns have unit variance, then clipped (appendix A)."""
 
-    clip: Positive = 5.0
+    clip: Annotated[float, Field(gt=0)] = 5.0
     """Bound of the normalized reward."""
     episode_end: Literal["reset", "carry_last"] = "reset"
     """Running return at an episode's end: zero, or the last reward as in the authors' code."""

@@ -126,16 +126,15 @@ class Saved:
     large: tuple[Large, ...] = ()
     rejected: tuple[str, ...] = ()  # newer checkpoints that cannot be used, and why
 
-    @functools.cached_property
-    def tensors(self) -> dict[str, Tensor]:
-        """All tensors; raises StorageFailure if a large file is damaged."""
-        return self.read("")
+    def read(self, groups: Collection[str] = GROUPS) -> dict[str, Tensor]:
+        """Return the tensors of these groups; raises StorageFailure if a file is damaged."""
 
-    def read(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors whose names begin with this prefix."""
-        found = {name: x for name, x in self.small.items() if name.startswith(prefix)}
+        def asked(name: str) -> bool:
+            return name.partition("/")[0] in groups
+
+        found = {name: x for name, x in self.small.items() if asked(name)}
         for file, sha256, wanted in self.large:
-            names = {n for n in file.entries if wanted(n) and n.startswith(prefix)}
+            names = {name for name in file.entries if wanted(name) and asked(name)}
             found |= file.read(sha256, names)
         return found
 
@@ -379,31 +378,36 @@ def restore(saved: Saved, parts: Parts) -> list[str]:
     networks = parts.networks
     collector = parts.collector
     fresh = _fresh(parts)
-    _check_sizes(saved, _limits(fresh, saved.sizes(), parts))
-    _check_tensors(saved.path, saved.tensors, fresh)
-    _check_counts(saved.path, saved.tensors, saved.interactions)
-    networks.load_state_dict(under(saved.tensors, "networks"))
-    _check_numbered(saved.path, saved.tensors, "replay")
-    rollouts = numbered(saved.tensors, "replay")
+    limits = _limits(fresh, saved.sizes(), parts)
+    too_large = _bytes_of(saved.sizes())["env"] > limits.pop("env") + LARGE
+    _check_sizes(saved, limits)
+    # Not kept in `saved`, which lives as long as the run: the replay must be freed before.
+    tensors = saved.read(set(GROUPS) - {"env"} if too_large else GROUPS)
+    _check_tensors(saved.path, tensors, fresh)
+    _check_counts(saved.path, tensors, saved.interactions)
+    networks.load_state_dict(under(tensors, "networks"))
+    _check_numbered(saved.path, tensors, "replay")
+    rollouts = numbered(tensors, "replay")
     _check_replay(saved.path, rollouts, collector.config.horizon * collector.share.each)
     parts.replay.load(rollouts, collector.share)
     for phase, optimizer in parts.optimizers.items():
-        _check_numbered(saved.path, saved.tensors, f"optimizer/{phase}")
-        slots = numbered(saved.tensors, f"optimizer/{phase}")
+        _check_numbered(saved.path, tensors, f"optimizer/{phase}")
+        slots = numbered(tensors, f"optimizer/{phase}")
         (weights,) = optimizer.param_groups[0]["params"]
         _check_moments(saved.path, phase, slots, weights)
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": slots, "param_groups": groups})
     if networks.normalizer is not None:
-        networks.normalizer.moments.load(arrays_of(under(saved.tensors, "observation")))
+        networks.normalizer.moments.load(arrays_of(under(tensors, "observation")))
         networks.refresh()
     if parts.probe is not None:
-        parts.probe.load(arrays_of(under(saved.tensors, "noise")))
-    env = arrays_of(under(saved.tensors, "env"))
+        parts.probe.load(arrays_of(under(tensors, "noise")))
+    env = arrays_of(under(tensors, "env"))
     if saved.rejected and not env:
         collector.restart()  # a newer one that did not fit may have moved the environments
-    restarted = _restore_environments(collector, env)
-    acting = arrays_of(under(saved.tensors, "collector"))
+    missing = "their state is larger than is read" if too_large else None
+    restarted = _restore_environments(collector, env, missing)
+    acting = arrays_of(under(tensors, "collector"))
     collector.load(acting, same_episodes=restarted is None)
     reason = _check_environments(collector, env) if restarted is None else restarted
     return [] if reason is None else [reason]
@@ -424,15 +428,20 @@ def restore_networks(saved: Saved, networks: Networks) -> None:
     """Restore only the networks of a checkpoint, to act with them."""
     fresh = {f"networks/{name}": tensor for name, tensor in networks.state_dict().items()}
     _check_sizes(saved, _bytes_of({name: tensor.nbytes for name, tensor in fresh.items()}))
-    tensors = saved.read("networks/")
+    tensors = saved.read(["networks"])
     _check_tensors(saved.path, tensors, fresh)
     networks.load_state_dict(under(tensors, "networks"))
 
 
-def _restore_environments(collector: Collector, state: Mapping[str, Array]) -> str | None:
-    """Restore the environments, or restart them and return why."""
+def _restore_environments(
+    collector: Collector, state: Mapping[str, Array], missing: str | None = None
+) -> str | None:
+    """Restore the environments, or restart them and return why.
+
+    `missing` is why there is no state, if not for the way in which it was saved.
+    """
     if not state:
-        reason = collector.env.inexact or "it was saved without its environments"
+        reason = missing or collector.env.inexact or "it was saved without its environments"
         return f"environments were restarted ({reason})"
     try:
         collector.call(collector.env.restore, state)

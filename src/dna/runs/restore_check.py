@@ -155,7 +155,10 @@ def compare(env: VectorEnv, state: State, seen: list[_Seen]) -> list[str]:
             reasons = [f"environments {attempts[0]}, and checkpoints do not hold that"]
         send(json.dumps(reasons).encode())
 
+    begun = time.monotonic()
     sent = in_forked_copy(work, PATIENCE, start=MAKING)
+    if not sent and time.monotonic() - begun < MAKING:
+        return ["the process that makes environments a second time to check it died"]
     if not sent:
         return [f"environments were not made a second time within {MAKING:g} s to check it"]
     text = sent.removeprefix(MADE)

@@ -28,10 +28,10 @@ from typing import Any, TypeVar
 from dna.common.console import say
 from dna.common.errors import (
     BadInput,
-    DnaError,
     EnvironmentFailure,
     EnvironmentTimeout,
     StorageFailure,
+    exit_code,
 )
 from dna.common.messages import printable, text_of
 from dna.common.storage import write
@@ -198,7 +198,7 @@ class WatchedCalls(Calls):
         The run is over, with a result or an error of its own, which a hang must not replace.
         """
         closing = _Closing(self.name, self.seconds, sys.exception())
-        with closing.interruptible():
+        with suppress(CloseInterrupted), closing.interruptible():
             self.closing = closing
             self(close, env, self.name)
         if closing.interrupted:
@@ -257,11 +257,7 @@ class _Closing:
 
     def abandon(self) -> None:
         """End the process as the run would have: closing cannot be interrupted."""
-        code = 0
-        if isinstance(self.error, DnaError):
-            code = self.error.exit_code
-        elif self.error is not None:
-            code = 130 if isinstance(self.error, KeyboardInterrupt) else 1
+        code = 0 if self.error is None else exit_code(self.error)
         say(f"dna: {_not_closed(self.name, self.seconds)}")
         if self.error is not None:
             say(f"dna: {printable(text_of(self.error))}")

@@ -1,5 +1,6 @@
 """While it trains, a run finds out whether a resume would be exact, and says so."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -260,6 +261,25 @@ def test_what_cannot_be_checked_is_said_and_does_not_harm_the_run(
     with pytest.warns(RuntimeWarning, match="a resumed run may not be exact: environments"):
         (why,) = said(tmp_path, Obstinate)
     assert why.startswith(reason)
+
+
+class Dying(Walk):
+    """Ends the process when it is made more often than a run needs it."""
+
+    left = 0
+
+    def __init__(self):
+        Dying.left -= 1
+        if Dying.left < 0:
+            os._exit(9)
+
+
+def test_a_copy_that_dies_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(Dying, "left", 4)
+    with pytest.warns(RuntimeWarning):
+        assert said(tmp_path, Dying) == [
+            "the process that makes environments a second time to check it died"
+        ]
 
 
 class Outside(Walk):

@@ -1,7 +1,9 @@
 """A start that fails leaves nothing behind, and one that resumes hides no bug of ours."""
 
+import gc
 import json
 import os
+import weakref
 
 import numpy as np
 import pytest
@@ -164,11 +166,10 @@ def swollen(folder, name, size):
 
 
 @pytest.mark.parametrize(
-    "name", ["networks/evil", "optimizer/policy/0/x", "noise/x", "replay/0/x", "env/x"]
+    "name", ["networks/evil", "optimizer/policy/0/x", "noise/x", "replay/0/x"]
 )
 def test_tensors_that_are_too_large_for_the_run_are_refused_unread(cut, name, monkeypatch):
-    size = 2**31 if name == "env/x" else 2**28
-    bad = swollen(cut, name, size)
+    bad = swollen(cut, name, 2**28)
     monkeypatch.setattr(TensorFile, "read", lambda *arguments: pytest.fail("read"))
     group = name.partition("/")[0]
     with (
@@ -177,6 +178,38 @@ def test_tensors_that_are_too_large_for_the_run_are_refused_unread(cut, name, mo
     ):
         assert train(CONFIG, 3, cut, how=HOW)["interactions"] == 512
     assert RunFolder(cut).machine()["exact"]
+
+
+def test_environments_whose_state_is_too_large_to_be_read_are_restarted(cut, monkeypatch):
+    for name, limit in (("LARGE", 1000), ("ENV_LIMIT", 0), ("ENV_GROWTH", 0)):
+        monkeypatch.setattr(checkpoint, name, limit)
+    with pytest.warns(RuntimeWarning, match="their state is larger than is read"):
+        assert train(CONFIG, 3, cut, how=HOW)["interactions"] == 512
+    (why,) = RunFolder(cut).machine()["why_not_exact"]
+    assert why.startswith("environments were restarted")
+
+
+def test_what_was_restored_is_not_kept_beside_the_run(cut, monkeypatch):
+    """The replay of PPG may take gigabytes, and must be freed once it has been learned from."""
+    monkeypatch.setattr(checkpoint, "LARGE", 1000)
+    read = []
+    reading = TensorFile.read
+
+    def remember(self, sha256, wanted):
+        tensors = reading(self, sha256, wanted)
+        read.extend(weakref.ref(tensor) for tensor in tensors.values())
+        return tensors
+
+    class Looking(Stopper):
+        def write(self, row):
+            gc.collect()
+            left.append([reference() for reference in read])
+
+    left = []
+    monkeypatch.setattr(TensorFile, "read", remember)
+    train(CONFIG, 3, cut, how=HOW, sinks=[Looking()])
+    kept = [tensor for tensor in left[0] if tensor is not None]
+    assert 0 < len(kept) < len(read) / 2  # Adam's moments are used as they are
 
 
 @pytest.mark.parametrize("damage", [False, True])
@@ -189,6 +222,8 @@ def test_a_large_checkpoint_is_resumed_with_the_same_bits(cut, tmp_path, damage,
         data[-1] ^= 1
         path.write_bytes(data)
     monkeypatch.setattr(checkpoint, "LARGE", 1000)
+    newest = cut / "checkpoints" / checkpoint.names(cut)[-1]
+    assert checkpoint.load(newest, digest(CONFIG, 3)).large
     if damage:
         with (
             pytest.warns(RuntimeWarning, match="resuming from"),

@@ -1,5 +1,6 @@
 """What a forked copy does changes neither this process nor its files."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -9,8 +10,10 @@ import sys
 import tempfile
 import time
 
+import numpy as np
 import pytest
 
+from dna.common import forked_copy
 from dna.common.forked_copy import OutsideEffect, can_fork, in_forked_copy, refuse_effects
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="cannot fork here")
@@ -97,6 +100,52 @@ def test_a_copy_neither_writes_to_open_files_nor_moves_in_them(tmp_path):
     assert (tmp_path / "written").read_bytes() == b""
 
 
+SPAWN = multiprocessing.get_context("spawn")
+SHARED = multiprocessing.get_context("fork").Value("i", 1)
+
+
+def test_a_copy_has_shared_memory_for_itself(tmp_path):
+    table = np.memmap(tmp_path / "table", mode="w+", shape=5000, dtype=np.float64)
+    table[:] = 1
+
+    def work(send):
+        with SHARED.get_lock():
+            SHARED.value += 1
+        table[4999] += 1
+        send(f"{SHARED.value} {table[0]:g} {table[4999]:g}".encode())
+
+    assert in_forked_copy(work, 20.0) == b"2 1 2"
+    assert SHARED.value == 1
+    assert table[4999] == 1
+    assert np.fromfile(tmp_path / "table")[4999] == 1
+
+
+def test_shared_memory_that_is_too_large_ends_a_copy_that_writes(monkeypatch, tmp_path):
+    monkeypatch.setattr(forked_copy, "MOST_SHARED", 0)
+    table = np.memmap(tmp_path / "table", mode="w+", shape=5000, dtype=np.float64)
+
+    def work(send):
+        send(f"{table[0]:g}".encode())
+        table[0] = 1
+        send(b" written")
+
+    assert in_forked_copy(work, 20.0) == b"0"
+    assert table[0] == 0
+
+
+def test_a_copy_that_the_system_waits_for_is_no_error():
+    old = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert in_forked_copy(lambda send: send(b"done"), 20.0) == b"done"
+        assert in_forked_copy(_hanging, 0.3) == b"so far"
+    finally:
+        signal.signal(signal.SIGCHLD, old)
+
+
+def _nothing():
+    pass
+
+
 @pytest.mark.parametrize(
     ("effect", "said"),
     [
@@ -109,6 +158,7 @@ def test_a_copy_neither_writes_to_open_files_nor_moves_in_them(tmp_path):
         (lambda path: sqlite3.connect(f"{path}/data"), "write {}/data"),
         (lambda path: subprocess.Popen(["sleep", "60"]), "start sleep"),
         (lambda path: os.system("true"), "start true"),
+        (lambda path: SPAWN.Process(target=_nothing).start(), "start a process"),
         (lambda path: os.fork(), "start a process"),
         (lambda path: os.kill(os.getppid(), signal.SIGTERM), "send a signal"),
         (lambda path: socket.create_connection(("127.0.0.1", 9)), "open a connection"),

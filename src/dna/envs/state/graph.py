@@ -162,7 +162,7 @@ class _Writer:
             self._check_no_address()
         except RecursionError:
             raise Opaque("something nested that deeply") from None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RuntimeError) as error:  # of what another thread changes
             raise Opaque(f"something ({error})") from error
         return text
 

@@ -1,5 +1,6 @@
 """Documents that cannot rot: their Python runs, their commands parse, their links lead on."""
 
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -70,3 +71,16 @@ def test_relative_links_lead_somewhere():
             link for link in links if "://" not in link and not (path.parent / link).exists()
         ]
         assert missing == [], path.name
+
+
+def test_measured_tables_are_those_of_the_result_files():
+    path = ROOT / "benchmarks/tables.py"
+    spec = importlib.util.spec_from_file_location("tables", path)
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    made = tables.blocks(ROOT / "benchmarks/results")
+    texts = {document: (ROOT / document).read_text() for document in tables.DOCUMENTS}
+    for document, text in texts.items():
+        assert tables.updated(text, made) == text, f"{document}: run benchmarks/tables.py"
+    together = "".join(texts.values())
+    assert [name for name in made if f"<!-- {name} -->" not in together] == []

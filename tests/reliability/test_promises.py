@@ -23,6 +23,7 @@ from dna.cli.train import start_options
 from dna.common.errors import FolderBusy, Preempted, StorageFailure
 from dna.common.lock import check_unlocked, locked
 from dna.config.overrides import tweak
+from dna.runs import reproducibility
 from dna.runs.extend import copy_run, lengthened
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
@@ -357,6 +358,7 @@ def test_another_version_of_the_environments_package_is_said(tmp_path, monkeypat
         train(config, 3, tmp_path / "run", how=how, sinks=[Stopper(2)])
     assert RunFolder(tmp_path / "run").machine()["versions"]["my-worlds"] == "1.0"
     about.write_text(about.read_text().replace("1.0", "1.1"))
+    reproducibility._version.cache_clear()  # as in the process that resumes
     with pytest.warns(RuntimeWarning, match=r"my-worlds was 1\.0, now 1\.1"):
         train(config, 3, tmp_path / "run", how=how)
 

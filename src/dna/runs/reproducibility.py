@@ -67,11 +67,12 @@ def packages_of(env: object, env_id: str | None) -> tuple[str, ...]:
     tops = {module.partition(".")[0] for module in modules} - KNOWN - sys.stdlib_module_names
     if not tops:
         return ()
-    return tuple(sorted({name for top in tops for name in _owners().get(top, ())}))
+    return tuple(sorted({name for top in tops for name in _owners(*sys.path).get(top, ())}))
 
 
 @functools.cache  # slow: it looks at every file of every distribution
-def _owners() -> Mapping[str, Sequence[str]]:
+def _owners(*path: str) -> Mapping[str, Sequence[str]]:
+    """Return the distributions of each module; a longer `path` may have more."""
     return importlib.metadata.packages_distributions()
 
 

@@ -312,7 +312,10 @@ def peak_of(config: Config, folder, monkeypatch) -> int:
 BOUNDS = {"dna": 400, "ppo": 460, "ppg": 460}
 
 
-@pytest.mark.parametrize("algorithm", BOUNDS)
+@pytest.mark.parametrize(
+    "algorithm",
+    ["dna", *(pytest.param(name, marks=pytest.mark.long) for name in ("ppo", "ppg"))],
+)
 def test_the_memory_of_a_gpu_at_the_papers_size(algorithm, tmp_path, monkeypatch):
     config = TUNED[algorithm]
     if algorithm == "ppg":  # each of the other 31 rollouts adds 80 bytes per row

@@ -1,6 +1,7 @@
 """Short forms of `make torture`: every part of the campaign, with smaller numbers."""
 
 import json
+import tempfile
 
 import pytest
 
@@ -142,9 +143,11 @@ def test_two_processes_can_share_a_campaign(tmp_path):
     path = tmp_path / "torture.json"
     one, other = Campaign(path), Campaign(path)
     one.add("kills", Outcome("kills", tried=3, survived=3))
-    other.add("zoo", Outcome("zoo", tried=2, survived=1, differing=1))
+    note = f"where: {tempfile.gettempdir()}/tmpx1/run/hang.txt"
+    other.add("zoo", Outcome("zoo", tried=2, survived=1, differing=1, notes=[note]))
     found = Campaign(path).current()
     assert {name: outcome.tried for name, outcome in found.items()} == {"kills": 3, "zoo": 2}
+    assert found["zoo"].notes == ["where: run/hang.txt"]
     totals = json.loads(path.read_text())["totals"]
     assert (totals["tried"], totals["survived"], totals["differing"]) == (5, 4, 1)
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -137,6 +138,9 @@ class Campaign:
         """Record a part and write the file, with what others have added meanwhile."""
         self._read()
         self.parts[name] = {**outcome.to_json(), "code": self.code}
+        place = re.escape(tempfile.gettempdir())  # of this machine, and gone by now
+        notes = self.parts[name]["notes"]
+        self.parts[name]["notes"] = [re.sub(rf"{place}/[^/\s]+/", "", note) for note in notes]
         if self.path is None:
             return
         parts = {n: self.parts[n] for n in PARTS if n in self.parts}

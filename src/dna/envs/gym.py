@@ -56,6 +56,7 @@ from dna.envs.specs import MASK
 from dna.envs.state import graph
 from dna.envs.state.comparison import SHARING
 from dna.envs.state.generators import GlobalDraws
+from dna.envs.state.outside import Outside
 
 #: sb3-contrib's method that returns the action mask, on the environment or a wrapper of it.
 MASK_METHOD = "action_masks"
@@ -328,7 +329,8 @@ class GymVector(_Adapter):
             if self.mujoco:
                 return state | mujoco.snapshot(self.envs)
             try:
-                graphs, sharing = graph.save_all(self.envs)
+                names = Outside(self.envs).names()
+                graphs, sharing = graph.save_all(self.envs, names)
             except graph.Opaque as thing:
                 raise unsaveable(self.name, thing) from None
         if self.agents > 1:
@@ -358,7 +360,7 @@ class GymVector(_Adapter):
             own = {k.removeprefix(start): a for k, a in state.items() if k.startswith(start)}
             parts.append(own)
         try:
-            graph.load_all(self.envs, parts, self._sharing(state))
+            graph.load_all(self.envs, parts, self._sharing(state), Outside(self.envs))
         except (graph.Mismatch, ValueError, TypeError) as error:
             with suppress(Exception):  # half restored, these may not even survive a reset
                 self.envs = self._made(self.create, self.agents)
@@ -509,7 +511,7 @@ class VectorAdapter(_Adapter):
         if self.legal is not None:
             state["legal"] = self.legal.copy()
         try:
-            return state | graph.save(self.env)
+            return state | graph.save(self.env, Outside([self.env]).names())
         except graph.Opaque as thing:
             raise unsaveable(self.name, thing) from None
 
@@ -518,7 +520,7 @@ class VectorAdapter(_Adapter):
         rest = {name: a for name, a in state.items() if name not in ("resetting", "legal")}
         with guard(self.name):
             try:
-                graph.load(self.env, rest)
+                graph.load(self.env, rest, Outside([self.env]))
             except graph.Mismatch as error:
                 raise EnvironmentFailure(f"{self.name}: {error}") from error
             self.resetting[:] = state["resetting"]

@@ -74,7 +74,11 @@ class _Comparison:
             yield from self._nodes(one, other, path)
 
     def _nodes(self, one: dict[str, Any], other: dict[str, Any], path: str) -> Iterator[str]:
-        keys = [key for key in {**one, **other} if key not in NEWER or key in one]
+        keys = [
+            key
+            for key in {**one, **other}
+            if key != "held" and (key not in NEWER or key in one)
+        ]
         for key in keys:
             if key not in one or key not in other:
                 yield path

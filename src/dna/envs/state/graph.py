@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
@@ -63,17 +63,73 @@ class Mismatch(Exception):
 
 #: Objects that several environments hold: [environment, number, first environment, number].
 Sharing = list[list[int]]
+#: An object of the program: a variable's name, and its number among what the variable holds.
+Name = tuple[str, int]
 
 
-def save(root: object) -> dict[str, Array]:
+class Restored(Protocol):
+    """What the part of a graph that was read already stands for."""
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """The arrays of the graph."""
+
+    @property
+    def made(self) -> Mapping[int, Any]:
+        """Number of a node → its object."""
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """Numbers and texts, in the order of the graph."""
+
+
+class Unchanged(Protocol):
+    """An object of the program that a node stands for, with its parts."""
+
+    @property
+    def made(self) -> Mapping[int, Any]:
+        """Number of a node → the object or part of it."""
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """Numbers and texts in it, in the order of the graph."""
+
+
+class Outside(Protocol):
+    """What the program holds of the objects to restore into (`dna.envs.state.outside`)."""
+
+    def __contains__(self, thing: object, /) -> bool: ...
+
+    def unchanged(self, node: Any, present: Any, before: Restored) -> Unchanged | None:
+        """The program's object that was recorded in this node, if it is still the same."""
+
+    def remade(self, thing: Any) -> Any:
+        """What to fill instead of an object that must not be written into."""
+
+
+class Record(NamedTuple):
+    """A graph in memory."""
+
+    tree: Any
+    arrays: dict[str, Array]
+    things: list[Any]  # by number
+    values: list[Any]  # numbers and texts, in the order of the graph
+
+
+def save(root: object, names: Mapping[int, Name] | None = None) -> dict[str, Array]:
     """Record everything that `root` holds as named arrays; raises `Opaque`."""
-    return save_all([root])[0][0]
+    return save_all([root], names)[0][0]
 
 
-def save_all(roots: Sequence[object]) -> tuple[list[dict[str, Array]], Sharing]:
-    """Record several objects, each by itself, and which parts they have in common."""
+def save_all(
+    roots: Sequence[object], names: Mapping[int, Name] | None = None
+) -> tuple[list[dict[str, Array]], Sharing]:
+    """Record several objects, each by itself, and which parts they have in common.
+
+    `names`: of objects that belong to the program, by their ids.
+    """
     bits: dict[int, int] = {}
-    writers = [_Writer(bits) for _ in roots]
+    writers = [_Writer(bits, names) for _ in roots]
     states = [writer.save(root) for writer, root in zip(writers, roots, strict=True)]
     first: dict[int, list[int]] = {}  # id → first holder and number
     sharing: Sharing = []
@@ -88,21 +144,27 @@ def save_all(roots: Sequence[object]) -> tuple[list[dict[str, Array]], Sharing]:
     return states, sharing
 
 
-def load(root: object, state: Mapping[str, Array]) -> None:
+def load(root: object, state: Mapping[str, Array], outside: Outside | None = None) -> None:
     """Restore a graph into an object that was made in the same way as the saved one."""
-    load_all([root], [state], [])
+    load_all([root], [state], [], outside)
 
 
 def load_all(
-    roots: Sequence[object], states: Sequence[Mapping[str, Array]], sharing: Sharing | None
+    roots: Sequence[object],
+    states: Sequence[Mapping[str, Array]],
+    sharing: Sharing | None,
+    outside: Outside | None = None,
 ) -> None:
-    """Put graphs back; `sharing` is None in older snapshots, which did not record it."""
+    """Put graphs back, without writing into objects that something outside holds too.
+
+    `sharing` is None in older snapshots, which did not record it.
+    """
     readers: list[_Reader] = []
-    together = _Together(sharing or [])
+    together = _Together(sharing or [], outside)
     try:
         for which, (root, state) in enumerate(zip(roots, states, strict=True)):
             if sharing is None:
-                together = _Together([])
+                together = _Together([], outside)
             readers.append(_Reader(state, which, together))
             readers[-1].value(json.loads(state["graph"].tobytes()), root)
         for reader in readers:
@@ -121,12 +183,22 @@ def outline(root: object) -> tuple[bytes, list[Array]]:
     return writer.text(root), writer.contents
 
 
-def classes_in(root: object) -> list[type]:
-    """The classes of the objects that `root` holds, as far as they can be found."""
+def objects_in(root: object) -> list[Any]:
+    """The objects that `root` holds, in the order of the graph, as far as it can be walked."""
     writer = _Outliner()
-    with suppress(Opaque, ValueError, TypeError, RecursionError):
+    with suppress(Opaque, ValueError, TypeError, RecursionError, RuntimeError):
         writer.node(root)
-    return list(dict.fromkeys(type(thing) for thing in writer.alive))
+    return writer.alive
+
+
+def record(root: object) -> Record | None:
+    """The graph of `root`; None if it cannot be saved."""
+    writer = _Writer()
+    try:
+        tree = json.loads(json.dumps(writer.node(root)))
+    except (Opaque, ValueError, TypeError, RecursionError, RuntimeError):
+        return None
+    return Record(tree, writer.arrays, writer.alive, writer.kept)
 
 
 def opaque(root: object, name: str) -> str | None:
@@ -141,7 +213,10 @@ def opaque(root: object, name: str) -> str | None:
 class _Writer:
     """Records a graph; every object is written once and referred to by its number."""
 
-    def __init__(self, bits: dict[int, int] | None = None) -> None:
+    def __init__(
+        self, bits: dict[int, int] | None = None, names: Mapping[int, Name] | None = None
+    ) -> None:
+        self.names = names or {}  # id of an object of the program → its name
         self.arrays: dict[str, Array] = {}
         self.seen: dict[int, int] = {}  # id of an object → its number
         self.alive: list[object] = []  # by number; an id is unique while its object lives
@@ -168,7 +243,7 @@ class _Writer:
 
     def node(self, x: Any) -> Any:
         """The JSON value that stands for x."""
-        simple = _encode_simple(x)
+        simple = encoded(x)
         if simple is not None or x is None:
             return self._value(x, simple)
         if isinstance(x, CONSTANT) or qualified_names.belongs(x):
@@ -186,6 +261,8 @@ class _Writer:
         node = self._kind(x)
         self.unfinished.discard(id(x))
         node["number"] = number
+        if id(x) in self.names:
+            node["held"] = list(self.names[id(x)])
         return node
 
     def _check_no_address(self) -> None:
@@ -199,7 +276,7 @@ class _Writer:
 
     def _value(self, x: Any, simple: Any) -> Any:
         """A value, or a reference to the earlier value that is the same object."""
-        if not _has_identity(x):
+        if not has_identity(x):
             return simple
         if id(x) in self.values:
             return {"again": self.values[id(x)]}
@@ -361,7 +438,8 @@ class _Outliner(_Writer):
 class _Together:
     """What the graphs of several environments have in common while they are read."""
 
-    def __init__(self, sharing: Sharing) -> None:
+    def __init__(self, sharing: Sharing, outside: Outside | None) -> None:
+        self.outside = outside
         self.first = {(which, number): (i, k) for which, number, i, k in sharing}
         self.made: dict[tuple[int, int], Any] = {}  # first holder and number → object
         self.taken: dict[int, tuple[int, int]] = {}  # id of an object that was filled → its key
@@ -399,20 +477,26 @@ class _Reader:
             if not qualified_names.is_name_of(node["constant"], present) or present is None:
                 raise Mismatch(f"{node['constant']} is not there to be put back")
             return present
-        return self._value(_decode_simple(node))
+        return self._value(decoded(node))
 
     def _value(self, x: Any) -> Any:
         """Remember a value, to which later nodes may refer as the same object."""
         if type(x) is str and x.isidentifier():
             return sys.intern(x)  # like the names in a program, which may be compared by `is`
-        if _has_identity(x):
+        if has_identity(x):
             self.values.append(x)
         return x
 
     def _numbered(self, node: dict[str, Any], present: Any) -> Any:
         together, number = self.together, node["number"]
-        key = together.first.get((self.which, number), (self.which, number))
+        key = self._key(number)
         shared = key in together.made  # by an environment that was read before this one
+        if not shared and together.outside is not None:
+            unchanged = together.outside.unchanged(node, present, self)
+            if unchanged is not None and self._is_free(unchanged):
+                return self._take_over(unchanged, number)
+            if present in together.outside:
+                present = together.outside.remade(present)
         if shared:
             present = together.made[key]
         elif together.taken.get(id(present), key) != key:
@@ -424,6 +508,27 @@ class _Reader:
         if shared:
             self.made[number] = present
         together.made[key] = self.made[number]
+        return self.made[number]
+
+    def _key(self, number: int) -> tuple[int, int]:
+        """The first holder of a node's object, and its number there."""
+        return self.together.first.get((self.which, number), (self.which, number))
+
+    def _is_free(self, unchanged: Unchanged) -> bool:
+        """Whether nothing in it stands for another object already."""
+        taken = self.together.taken
+        pairs = unchanged.made.items()
+        return all(
+            taken.get(id(thing), self._key(each)) == self._key(each) for each, thing in pairs
+        )
+
+    def _take_over(self, unchanged: Unchanged, number: int) -> Any:
+        """Use an object of the program as it is, with everything in it."""
+        for each, thing in unchanged.made.items():
+            self.together.made[self._key(each)] = self.made[each] = thing
+            self.together.taken[id(thing)] = self._key(each)
+            self.together.alive.append(thing)
+        self.values.extend(unchanged.values)
         return self.made[number]
 
     def _read(self, node: dict[str, Any], present: Any, number: int) -> None:
@@ -559,6 +664,7 @@ class _Reader:
         if (
             type(present) is np.ndarray
             and there is owner
+            and not (self.together.outside is not None and present in self.together.outside)
             and present.dtype == dtype
             and memory_layout.lies_at(present, owner, place)
             and (_is_writeable(present) or node.get("readonly"))
@@ -599,14 +705,14 @@ class _Reader:
         return kind(self.value(n, o) for n, o in zip(nodes, old, strict=False))
 
 
-def _has_identity(x: Any) -> bool:
+def has_identity(x: Any) -> bool:
     """Whether equal values of this kind may be different objects."""
     if type(x) is int:
         return not -5 <= x <= 256
     return type(x) in (float, complex) or (type(x) is str and not x.isidentifier())
 
 
-def _encode_simple(x: Any) -> Any:
+def encoded(x: Any) -> Any:
     """A value that is its own state, as JSON; None for anything else."""
     kind = type(x)
     if kind in (bool, str) or (kind is int and abs(x) < 2**63):
@@ -624,8 +730,16 @@ def _encode_simple(x: Any) -> Any:
     return None
 
 
-def _decode_simple(node: dict[str, Any]) -> Any:
-    """The inverse of `_encode_simple`, except for Enums."""
+def is_value(node: Any) -> bool:
+    """Whether a node is a value, or refers to one."""
+    kinds = ("again", "float", "int", "complex", "bytes")
+    return not isinstance(node, dict) or any(kind in node for kind in kinds)
+
+
+def decoded(node: Any) -> Any:
+    """The inverse of `encoded`, except for Enums."""
+    if not isinstance(node, dict):
+        return node
     if "float" in node:
         return float.fromhex(node["float"])
     if "int" in node:

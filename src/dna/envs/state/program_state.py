@@ -71,6 +71,11 @@ class ProgramState:
         return name.rpartition(".")[0] in self.walk.places  # created since, in a watched place
 
 
+def variables_of(root: object) -> dict[str, Any]:
+    """The variables of classes and modules that the code of an environment uses."""
+    return _Walk(root).variables
+
+
 class _Walk:
     """The classes and functions that code leads to, and the variables it uses."""
 
@@ -78,7 +83,7 @@ class _Walk:
         self.variables: dict[str, Any] = {}
         self.places: set[str] = set()  # classes, functions, modules whose variables are taken
         self.visited: set[int] = set()
-        for kind in graph.classes_in(root):
+        for kind in dict.fromkeys(type(thing) for thing in graph.objects_in(root)):
             self.follow_class(kind)
         # A forked copy inherits these settings, so playing on one cannot show that they matter.
         context = decimal.getcontext()

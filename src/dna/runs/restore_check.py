@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,11 +98,16 @@ class RestoreCheck:
         self.state: State = {}
         self.reasons: list[str] = []
         first = env.envs[0] if isinstance(env, GymVector) else getattr(env, "env", None)
-        self.program = ProgramState(first) if wanted and python else None
+        self.program: ProgramState | None = None
+        if wanted and python:
+            one_thread = not getattr(env, "pool", ())
+            self.program = collector.call(partial(ProgramState, first, one_thread=one_thread))
 
     def changed_program(self) -> list[str]:
         """Name the variables of classes and modules that have changed, but only once."""
-        names = self.program.changed() if self.program is not None else []
+        if self.program is None:
+            return []
+        names = self.collector.call(self.program.changed)
         if not names:
             return []
         self.program = None

@@ -200,6 +200,8 @@ class Run:
             row = rows.row(self.iteration, self.collector.scores, metrics, self.clock.take())
             for sink in sinks:
                 sink.write(row)
+            if self.iteration == 0:  # not only at a checkpoint, perhaps hours later
+                self._name_changed_program()
             self.iteration += 1
             self.machine.update()
             self._save_if_due(stop)
@@ -247,8 +249,7 @@ class Run:
         lengths = fail_together(self.world, self.recorder.sync)
         hashes = fail_together(self.world, self.recorder.hashes)
         self.machine.add_inexact(self.recorder.changed())
-        changed = self.restore_check.changed_program()
-        self.machine.add_not_resumable(gather_lines(self.world, changed))
+        self._name_changed_program()
         self.machine.update()
         progress = {
             "iteration": self.iteration,
@@ -260,6 +261,10 @@ class Run:
         }
         run = digest(self.config, self.seed)
         return checkpoint.save(self.folder.path, self.parts(), progress, run)
+
+    def _name_changed_program(self) -> None:
+        changed = self.restore_check.changed_program()
+        self.machine.add_not_resumable(gather_lines(self.world, changed))
 
     def _save_if_due(self, stop: Stop) -> None:
         """Save when a checkpoint is due; save and end when asked to stop."""

@@ -134,7 +134,7 @@ def test_objects_that_look_alike_are_told_apart():
 
 
 def test_what_a_restore_replaces_is_not_written_into():
-    """The environment gets its table as it was, the program keeps the one that changed since."""
+    """The environment gets its table as it was, the program keeps the one that changed."""
     box = Box()
     box.rows = box.same = rows = [1, [2.5, np.arange(3.0)], {"a": bytearray(b"ab")}]
     state = graph.save(box)

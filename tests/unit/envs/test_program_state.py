@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 
-from dna.envs.state import program_state
+from dna.envs.state import watched_values
 from dna.envs.state.program_state import ProgramState
 
 COUNT = 0
@@ -197,10 +197,10 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("limit", [program_state.MOST_BYTES, BYTES // 2])
+@pytest.mark.parametrize("limit", [watched_values.MOST_BYTES, BYTES // 2])
 @pytest.mark.parametrize("name", list(LARGE))
 def test_large_data_is_never_copied(name, limit, monkeypatch):
-    monkeypatch.setattr(program_state, "MOST_BYTES", limit)
+    monkeypatch.setattr(watched_values, "MOST_BYTES", limit)
     monkeypatch.setitem(globals(), "DATA", LARGE[name]())
     for env in (UsesData(), HoldsData()):
         tracemalloc.start()
@@ -217,12 +217,12 @@ def test_large_data_is_never_copied(name, limit, monkeypatch):
 def test_arrays_with_gaps_are_read_in_small_parts(make):
     array = make()
     tracemalloc.start()
-    before = program_state._crc32(array, 0)
+    before = watched_values._crc32(array, 0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < BYTES / 4
     array[-1:] = 2
-    assert program_state._crc32(array, 0) != before
+    assert watched_values._crc32(array, 0) != before
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def _bytes(data):
 )
 def test_of_large_data_a_sample_is_compared(change, monkeypatch):
     large = {"large": np.zeros(100_000), "bytes": bytearray(900_000), "small": np.zeros(9)}
-    monkeypatch.setattr(program_state, "MOST_BYTES", 1000)
+    monkeypatch.setattr(watched_values, "MOST_BYTES", 1000)
     monkeypatch.setitem(globals(), "DATA", large)
     state = ProgramState(UsesData())
     assert state.changed() == []
@@ -293,6 +293,6 @@ def test_of_large_data_a_sample_is_compared(change, monkeypatch):
     "data", [np.zeros(0), np.zeros(3, "V0"), np.array(b"x" * 10**6), np.zeros((0, 3))[:, 1:]]
 )
 def test_strange_arrays_are_compared(data, monkeypatch):
-    monkeypatch.setattr(program_state, "MOST_BYTES", 0)
+    monkeypatch.setattr(watched_values, "MOST_BYTES", 0)
     monkeypatch.setitem(globals(), "DATA", data)
     assert ProgramState(UsesData()).changed() == []

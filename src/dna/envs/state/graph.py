@@ -179,16 +179,26 @@ def outline(root: object) -> tuple[bytes, list[Array]]:
 
     It is valid in this process only, because large strings are represented by their hashes.
     """
-    writer = _Outliner()
+    writer = Outliner()
     return writer.text(root), writer.contents
 
 
 def objects_in(root: object) -> list[Any]:
     """The objects that `root` holds, in the order of the graph, as far as it can be walked."""
-    writer = _Outliner()
+    return _walked(root).alive
+
+
+def program_in(root: object) -> list[Any]:
+    """The modules and functions that `root` refers to, and the classes of all it holds."""
+    writer = _walked(root)
+    return [*writer.program, *dict.fromkeys(type(thing) for thing in writer.alive)]
+
+
+def _walked(root: object) -> "Outliner":
+    writer = Outliner()
     with suppress(Opaque, ValueError, TypeError, RecursionError, RuntimeError):
         writer.node(root)
-    return writer.alive
+    return writer
 
 
 def record(root: object) -> Record | None:
@@ -222,6 +232,7 @@ class _Writer:
         self.alive: list[object] = []  # by number; an id is unique while its object lives
         self.values: dict[int, int] = {}  # id of a number or text → its number among these
         self.kept: list[object] = []
+        self.program: list[Any] = []  # modules, classes and functions that are referred to
         self.unfinished: set[int] = set()  # ids of what cannot be made before its parts
         self.bits = {} if bits is None else bits  # bits of a generator → its id
 
@@ -245,8 +256,11 @@ class _Writer:
         """The JSON value that stands for x."""
         simple = encoded(x)
         if simple is not None or x is None:
+            if isinstance(x, Enum):
+                self.program.append(type(x))
             return self._value(x, simple)
         if isinstance(x, CONSTANT) or qualified_names.belongs(x):
+            self.program.append(x)
             return {"constant": qualified_names.of(x)}
         if id(x) in self.seen:
             if id(x) in self.unfinished:
@@ -405,7 +419,7 @@ class _Writer:
         return {"bytearray": name}
 
 
-class _Outliner(_Writer):
+class Outliner(_Writer):
     """Records a graph without copying what its arrays contain."""
 
     def __init__(self) -> None:

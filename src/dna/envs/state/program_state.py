@@ -3,32 +3,37 @@
 `ProgramState` follows the code of an environment's classes to the variables it uses: class
 attributes, globals of its modules, variables of enclosing functions, default arguments and
 attributes of functions. What they hold at the start is compared with what they hold later.
-Variables with `cache` in their names are left out: they hold what can be computed again.
-
-Programs keep data sets of gigabytes in globals. Arrays are therefore never copied, and of those
-beyond `MOST_BYTES` in one variable only a sample is read.
+Caches may grow, because they hold what can be computed again; their entries may not change.
 """
 
 import decimal
 import dis
 import functools
 import inspect
-import sys
+import os
 import types
-import zlib
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from dna.envs.state import graph, memory_layout, qualified_names
+from dna.envs.state import graph, qualified_names
+from dna.envs.state.watched_values import (
+    Watched,
+    cached_in,
+    entries_of,
+    is_installed,
+    is_trusted,
+    watched,
+)
 
-Array = npt.NDArray[Any]
-#: Packages whose classes and modules keep no state of an episode.
-TRUSTED = {"gymnasium", "numpy", "dna", "torch", "scipy", "minatar", "ale_py", "mujoco"}
 #: Class attributes that Python makes.
-MADE = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__"}
+MADE = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__",
+    "__slotnames__",
+}  # fmt: skip
+#: What an Enum gives its members.
+OF_MEMBERS = {"_value_", "_name_", "__objclass__", "_sort_order_", "__doc__"}
 #: Attributes of classes and modules that are part of the program.
 NO_DATA = (
     types.ModuleType,
@@ -38,37 +43,51 @@ NO_DATA = (
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
 )
-ITERATOR = "iterator"
+#: Names in code that reads or sets variables of the process's environment.
+ENVIRON = {"environ", "getenv", "putenv", "unsetenv"}
 #: Maximum number of classes and functions that are followed.
 MOST_PLACES = 5_000
-#: Size of the arrays in one variable that are read in full: reading it takes about 10 ms.
-MOST_BYTES = 64 * 2**20
-#: Number of items that are read of every other array.
-SAMPLE = 1_000
-#: Maximum number of bytes that are copied at a time, unless one item is larger.
-BLOCK = 2**20
 
 
 class ProgramState:
-    """The values, at one moment, of the program's variables that an environment uses."""
+    """The values, at one moment, of the program's variables that an environment uses.
 
-    def __init__(self, root: object) -> None:
+    To be made and asked in the thread that steps the environments, if it is always the same.
+    """
+
+    def __init__(self, root: object, *, one_thread: bool = True) -> None:
         self.root = root
+        self.one_thread = one_thread
         self.walk = _Walk(root)
-        self.before = self.walk.checksums()
+        self.before = {name: watched(value) for name, value in self.walk.variables.items()}
+        self.cached: dict[str, tuple[Watched, object]] = {}
+        self._changed_caches(self.walk)
 
     def changed(self) -> list[str]:
-        """Names of variables that have changed since, and of iterators, which always do."""
-        return [
-            name
-            for name, value in _Walk(self.root).checksums().items()
-            if self._is_other(name, value)
-        ]
+        """Names of variables that have changed since, and of those that cannot be seen."""
+        walk = _Walk(self.root)
+        found = []
+        for name, value in walk.variables.items():
+            now = watched(value)
+            unseen = now.unseen or (None if self.one_thread else now.per_thread)
+            if unseen is not None and name not in walk.installed:
+                found.append(f"{name} ({unseen}, whose state cannot be seen)")
+            elif name in self.before:
+                found += [name] if self.before[name] != now else []
+            elif name.rpartition(".")[0] in self.walk.places:  # created since
+                found.append(name)
+        return found + self._changed_caches(walk)
 
-    def _is_other(self, name: str, value: str) -> bool:
-        if name in self.before:
-            return value == ITERATOR or self.before[name] != value
-        return name.rpartition(".")[0] in self.walk.places  # created since, in a watched place
+    def _changed_caches(self, walk: "_Walk") -> list[str]:
+        """Names of entries that are no longer what they were when they were first seen."""
+        found = []
+        for name, value in walk.cached.items():
+            now = watched(value)
+            # The value too: as long as it lives, no other object is in its place.
+            before, _ = self.cached.setdefault(name, (now, value))
+            if before != now:
+                found.append(name)
+        return found
 
 
 def variables_of(root: object) -> dict[str, Any]:
@@ -81,18 +100,18 @@ class _Walk:
 
     def __init__(self, root: object) -> None:
         self.variables: dict[str, Any] = {}
+        self.cached: dict[str, Any] = {}  # entries of caches
+        self.installed: set[str] = set()  # variables of packages that the environment uses
         self.places: set[str] = set()  # classes, functions, modules whose variables are taken
         self.visited: set[int] = set()
-        for kind in dict.fromkeys(type(thing) for thing in graph.objects_in(root)):
-            self.follow_class(kind)
+        held = graph.program_in(root)
+        self.own = {_top(thing) for thing in held if isinstance(thing, type)}
+        for thing in held:
+            self._follow_held(thing)
         # A forked copy inherits these settings, so playing on one cannot show that they matter.
         context = decimal.getcontext()
         self.variables["numpy.geterr()"] = np.geterr()
         self.variables["decimal.getcontext()"] = (context.prec, context.rounding)
-
-    def checksums(self) -> dict[str, str]:
-        """Name → checksum of every variable."""
-        return {name: _checksum(value) for name, value in self.variables.items()}
 
     def _is_new(self, place: object) -> bool:
         if id(place) in self.visited or len(self.visited) > MOST_PLACES:
@@ -103,11 +122,12 @@ class _Walk:
     def follow_class(self, kind: type) -> None:
         """Take a class's attributes, and follow its methods and bases."""
         for each in kind.__mro__:
-            if _is_trusted(each.__module__) or not self._is_new(each):
+            if is_trusted(each.__module__) or not self._is_new(each):
                 continue
-            if issubclass(each, Enum):
-                continue  # combined Flags are made when they are first used
             place = f"{each.__module__}.{each.__qualname__}"
+            if issubclass(each, Enum):
+                self._take_members(each, place)
+                continue  # combined Flags are made when they are first used
             self.places.add(place)
             for name, value in [*vars(each).items()]:
                 if name not in MADE:
@@ -115,25 +135,57 @@ class _Walk:
 
     def follow(self, value: Any, name: str) -> None:
         """Follow code; take anything else as a variable."""
-        value = inspect.unwrap(value) if _is_cache(value) else value
-        if isinstance(value, staticmethod | classmethod):
-            value = value.__func__
-        if isinstance(value, property):
-            for part in (value.fget, value.fset, value.fdel):
-                if part is not None:
-                    self.follow(part, name)
-        elif isinstance(value, functools.cached_property):
-            self.follow(value.func, name)
+        if _is_cache(value):
+            for key, result in cached_in(value).items():
+                self.cached[f"{name} (what it has cached at {key})"] = result
+            value = inspect.unwrap(value)
+        parts = _code_of(value)
+        if parts is not None:
+            for part in parts:
+                self.follow(part, name)
         elif isinstance(value, types.FunctionType):
             self.variables[name] = qualified_names.of(value)  # it may be replaced
             self._follow_function(value)
         elif isinstance(value, type):
             self.follow_class(value)
-        elif _is_data(value) and "cache" not in name.rpartition(".")[2].lower():
-            self.variables[name] = value
+        elif _is_data(value):
+            self._take(value, name)
+
+    def _take(self, value: Any, name: str) -> None:
+        """Take a variable, and follow the user's own code that it refers to."""
+        if isinstance(value, dict) and "cache" in name.rpartition(".")[2].lower():
+            for key, entry in entries_of(value).items():
+                self.cached[f"{name}[{key}]"] = entry
+            return
+        self.variables[name] = value
+        top = name.partition(".")[0]
+        if top not in self.own and is_installed(top):
+            self.installed.add(name)
+        for thing in graph.program_in(value):
+            if _top(thing) in self.own:
+                self._follow_held(thing)
+
+    def _follow_held(self, thing: Any) -> None:
+        """Follow what an object refers to: its class, a function or a whole module."""
+        if isinstance(thing, type):
+            self.follow_class(thing)
+        elif isinstance(thing, types.FunctionType):
+            self.follow(thing, qualified_names.of(thing).partition("#")[0])
+        elif isinstance(thing, types.ModuleType) and self._is_new(thing):
+            self._follow_module(thing, frozenset(vars(thing)))
+
+    def _take_members(self, kind: type[Enum], place: str) -> None:
+        """Take the attributes that the members of an Enum were given."""
+        for name, member in kind.__members__.items():
+            given = {k: v for k, v in vars(member).items() if k not in OF_MEMBERS}
+            self.variables[f"{place}.{name}"] = given
+
+    def _take_process_variables(self, code: types.CodeType) -> None:
+        for key in _names(code).texts:
+            self.variables[f"os.environ[{key!r}]"] = os.environ.get(key)
 
     def _follow_function(self, function: types.FunctionType) -> None:
-        if _is_trusted(function.__module__) or not self._is_new(function):
+        if is_trusted(function.__module__) or not self._is_new(function):
             return
         place = f"{function.__module__}.{function.__qualname__}"
         self.places.add(place)
@@ -147,18 +199,20 @@ class _Walk:
             self.variables[f"{place}: default arguments"] = function.__defaults__
         if function.__kwdefaults__:
             self.variables[f"{place}: default arguments by name"] = function.__kwdefaults__
-        globals_used, attributes_used = _names(code)
+        names = _names(code)
+        if ENVIRON & (names.variables | names.attributes):
+            self._take_process_variables(code)
         module = str(function.__globals__.get("__name__"))
         self.places.add(module)
-        for name in sorted(globals_used & function.__globals__.keys()):
+        for name in sorted(names.variables & function.__globals__.keys()):
             value = function.__globals__[name]
             if isinstance(value, types.ModuleType):
-                self._follow_module(value, attributes_used)
+                self._follow_module(value, names.attributes)
             else:
                 self.follow(value, f"{module}.{name}")
 
     def _follow_module(self, module: types.ModuleType, names: frozenset[str]) -> None:
-        if not _is_trusted(module.__name__):
+        if not is_trusted(module.__name__):
             self.places.add(module.__name__)
             for name in sorted(names & vars(module).keys()):
                 value = vars(module)[name]
@@ -166,26 +220,49 @@ class _Walk:
                     self.follow(value, f"{module.__name__}.{name}")
 
 
+class _Names(NamedTuple):
+    """What code, and functions inside it, refer to by name."""
+
+    variables: frozenset[str]
+    attributes: frozenset[str]
+    texts: frozenset[str]  # constants
+
+
 @functools.cache
-def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the globals and of the attributes that code, and functions inside it, use."""
-    globals_used: set[str] = set()
-    attributes_used: set[str] = set()
+def _names(code: types.CodeType) -> _Names:
+    """Collect the names in code."""
+    variables: set[str] = set()
+    attributes: set[str] = set()
+    texts: set[str] = set()
     for one in dis.get_instructions(code):
         if one.opname.endswith(("_GLOBAL", "_NAME")):
-            globals_used.add(str(one.argval))
+            variables.add(str(one.argval))
         elif one.opname.endswith(("_ATTR", "_METHOD")):
-            attributes_used.add(str(one.argval))
+            attributes.add(str(one.argval))
+        elif type(one.argval) is str:
+            texts.add(one.argval)
         elif one.opname.startswith("LOAD_CONST") and isinstance(one.argval, types.CodeType):
             inner = _names(one.argval)
-            globals_used |= inner[0]
-            attributes_used |= inner[1]
-    return frozenset(globals_used), frozenset(attributes_used)
+            variables |= inner.variables
+            attributes |= inner.attributes
+            texts |= inner.texts
+    return _Names(frozenset(variables), frozenset(attributes), frozenset(texts))
 
 
-def _is_trusted(module: object) -> bool:
-    top = str(module).partition(".")[0]
-    return top in TRUSTED or (top in sys.stdlib_module_names and top != "__main__")
+def _top(thing: Any) -> str:
+    """The package of a class, function or module."""
+    attribute = "__name__" if isinstance(thing, types.ModuleType) else "__module__"
+    name = getattr(thing, attribute, "")  # a dtype has none
+    return str(name).partition(".")[0]
+
+
+def _code_of(value: Any) -> list[Any] | None:
+    """The functions of a method or property of a class; None for anything else."""
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [part for part in (value.fget, value.fset, value.fdel) if part is not None]
+    return [value.func] if isinstance(value, functools.cached_property) else None
 
 
 def _is_cache(value: Any) -> bool:
@@ -197,48 +274,3 @@ def _is_data(value: Any) -> bool:
     if type(value).__module__ == "logging":
         return False  # it remembers which levels are on
     return not isinstance(value, NO_DATA)
-
-
-def _checksum(value: Any) -> str:
-    """A checksum of a value or, if it cannot be saved, of its `repr`."""
-    if hasattr(type(value), "__next__"):
-        return ITERATOR
-    try:
-        text, arrays = graph.outline(value)
-    except graph.Opaque:
-        try:
-            text, arrays = repr(value).encode(), []
-        except Exception:
-            return ""  # it cannot even be shown
-    checksum = zlib.crc32(text)
-    left = MOST_BYTES
-    for array in sorted(arrays, key=lambda array: array.nbytes):
-        left -= array.nbytes
-        if left >= 0:
-            checksum = _crc32(array, checksum)
-        else:
-            place = str(array.ctypes.data).encode()
-            checksum = _crc32(_sample(array), zlib.crc32(place, checksum))
-    return f"{checksum:08x}"
-
-
-def _crc32(array: Array, start: int) -> int:
-    """The checksum of an array's items; only of an array with gaps, blocks are copied."""
-    if not array.nbytes:
-        return start
-    try:
-        return zlib.crc32(memory_layout.memory_of(array).data, start)
-    except memory_layout.LayoutError:
-        count = BLOCK // array.itemsize or 1
-        for first in range(0, array.size, count):
-            block = array.flat[first : first + count].view(np.uint8)
-            start = zlib.crc32(block.data, start)
-        return start
-
-
-def _sample(array: Array) -> Array:
-    """Items of an array at equal distances, from the first to the last."""
-    count = min(SAMPLE, BLOCK // array.itemsize) or 1
-    places = np.linspace(0, array.size - 1, count).astype(np.intp)
-    items: Array = array.flat[places]
-    return items

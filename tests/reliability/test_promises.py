@@ -241,6 +241,32 @@ def test_a_flipped_bit_is_found_in_a_run_that_was_extended_or_copied(run, tmp_pa
     assert RunFolder(run).machine()["why_not_exact"] == reasons
 
 
+@pytest.mark.parametrize("name", LOGS)
+def test_a_flipped_bit_in_a_log_of_a_finished_run_is_said(run, name):
+    flip_one_bit(run / name)
+    with pytest.warns(RuntimeWarning, match=f"{name} was changed after the run had finished"):
+        assert train(CONFIG, 3, run, how=HOW)["seed"] == 3
+
+
+DAMAGES = {
+    "deleted": lambda path: path.unlink(),
+    "another key": lambda path: path.write_text(path.read_text().replace("resumes", "sesumes")),
+    "another value": lambda path: path.write_text(path.read_text().replace("true", "false")),
+    "no hash": lambda path: path.write_text(path.read_text().replace("sha256", "sha257")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_reasons_that_only_the_machines_record_had_are_not_lost_in_silence(
+    stopped, tmp_path, damage
+):
+    run = shutil.copytree(stopped, tmp_path / "run")
+    DAMAGES[damage](run / "machine.json")
+    with pytest.warns(RuntimeWarning, match=r"machine\.json was lost or changed"):
+        train(CONFIG, 3, run, how=WITH_EVENTS)
+    assert not RunFolder(run).machine()["exact"]
+
+
 # ── locks and children ────────────────────────────────────────────────────────────────────
 
 

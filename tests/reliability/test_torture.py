@@ -92,11 +92,14 @@ PATTERNS = (
     "ClassAttribute",
     "SpaceThatGrows",
     "SharedBitGenerator",
+    "CachedObject",
+    "TilesByIdentity",
+    "LateNamedCache",
 )
 
 
 def test_environments_with_state_in_unusual_places(tmp_path):
-    """Twelve of the patterns, each killed once."""
+    """Some of the patterns, each killed once."""
     outcome = zoo(tmp_path, PATTERNS, stops=False)
     assert outcome.trouble == []
     assert outcome.tried == len(PATTERNS)

@@ -10,6 +10,8 @@ policy.onnx, policy.json                          what `dna export` writes
 nonfinite.safetensors, hang.txt                   what a failed run leaves for diagnosis
 """
 
+import hashlib
+import json
 import warnings
 from collections.abc import Collection
 from contextlib import suppress
@@ -170,11 +172,20 @@ class RunFolder:
         return config, seed
 
     def write_machine(self, tree: dict[str, Any]) -> None:
-        """Write `machine.json`."""
-        write_json(self.path / "machine.json", tree)
+        """Write `machine.json`, with a hash by which later damage is known."""
+        write_json(self.path / "machine.json", tree | {"sha256": _hash_of(tree)})
+
+    def machine_is_whole(self, *, older: bool) -> bool:
+        """Whether `machine.json` is as it was written; `older` versions wrote no hash."""
+        tree = self._machine()
+        sha256 = tree.pop("sha256", None)
+        return bool(tree) and (older if sha256 is None else sha256 == _hash_of(tree))
 
     def machine(self) -> dict[str, Any]:
-        """Read `machine.json`; empty if there is none yet."""
+        """Read `machine.json`, without its hash; empty if there is none yet."""
+        return {name: value for name, value in self._machine().items() if name != "sha256"}
+
+    def _machine(self) -> dict[str, Any]:
         path = self.path / "machine.json"
         if not path.is_file():
             return {}
@@ -222,6 +233,10 @@ class RunFolder:
         for name in OWN:
             if name not in keep:
                 remove(self.path / name)
+
+
+def _hash_of(tree: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
 
 
 def read_config(path: Path) -> tuple[Config, int]:

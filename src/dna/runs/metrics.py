@@ -5,8 +5,10 @@ byte-identical for the same (config, seed); wall-clock times go to `timings.json
 and other trackers are in `dna.runs.trackers`.
 """
 
+import hashlib
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -169,6 +171,21 @@ class MetricsFiles:
         """Close the files."""
         for log in self.logs.values():
             log.close()
+
+
+def differing(folder: Path, lengths: dict[str, int], hashes: dict[str, str]) -> list[str]:
+    """One line per file of `MetricsFiles` that is not what a checkpoint recorded."""
+    lines = []
+    for name in MetricsFiles.NAMES:
+        if name in hashes:
+            found, left = hashlib.sha256(), lengths.get(name, 0)
+            with suppress(FileNotFoundError), (folder / name).open("rb") as file:
+                while left and (block := file.read(min(left, 2**20))):
+                    found.update(block)
+                    left -= len(block)
+            if left or found.hexdigest() != hashes[name]:
+                lines.append(f"{name} was changed after the run had finished")
+    return lines
 
 
 class Recorder:

@@ -194,12 +194,17 @@ class MachineRecord:
         self._add(reasons, "a resumed run may not be exact")
         self.not_resumable = list(dict.fromkeys([*self.not_resumable, *reasons]))
 
-    def continue_from(self, inexact: list[str]) -> None:
-        """Take over the reasons in a checkpoint, and those that were found after it."""
+    def continue_from(self, inexact: list[str], *, older: bool) -> None:
+        """Take over the reasons in a checkpoint, and those that were found after it.
+
+        `older`: the checkpoint is of a version that wrote `machine.json` without a hash.
+        """
         found = self.folder.machine().get("not_resumable", [])
         later = [str(reason) for reason in found] if isinstance(found, list) else []
         self.not_resumable = later
         self.inexact = list(dict.fromkeys([*inexact, *later]))
+        if not self.folder.machine_is_whole(older=older):
+            self.add_inexact(["machine.json was lost or changed, and reasons may be with it"])
 
     def _add(self, reasons: list[str], meaning: str) -> None:
         for reason in dict.fromkeys(reasons):

@@ -85,8 +85,12 @@ class RestoreCheck:
     Either all ranks make the check or none does; each checks its own environments.
     """
 
-    def __init__(self, collector: Collector, *, wanted: bool) -> None:
+    def __init__(
+        self, collector: Collector, env_timeout: float | None = None, *, wanted: bool
+    ) -> None:
+        """`env_timeout`: seconds that a call into the environments may take."""
         env = collector.env
+        self.patience = min(PATIENCE, env_timeout or PATIENCE)
         # The snapshots of other families, and of MuJoCo, have tests of their own.
         python = isinstance(env, VectorAdapter) or (
             isinstance(env, GymVector) and not env.mujoco
@@ -139,12 +143,14 @@ class RestoreCheck:
         self.collector.env = recording
         self.due = False
         try:
-            yield lambda: self.reasons + compare(env, self.state, recording.seen)
+            yield lambda: self.reasons + compare(env, self.state, recording.seen, self.patience)
         finally:
             self.collector.env = env
 
 
-def compare(env: VectorEnv, state: State, seen: list[_Seen]) -> list[str]:
+def compare(
+    env: VectorEnv, state: State, seen: list[_Seen], patience: float = PATIENCE
+) -> list[str]:
     """Continue from a snapshot in a forked copy, and return what differs from what was seen."""
 
     if not state:
@@ -162,7 +168,7 @@ def compare(env: VectorEnv, state: State, seen: list[_Seen]) -> list[str]:
         send(json.dumps(reasons).encode())
 
     begun = time.monotonic()
-    sent = in_forked_copy(work, PATIENCE, start=MAKING)
+    sent = in_forked_copy(work, patience, start=MAKING)
     if not sent and time.monotonic() - begun < MAKING:
         return ["the process that makes environments a second time to check it died"]
     if not sent:

@@ -15,12 +15,13 @@ from dna.common import syscalls
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
 from dna.common.json_lines import lines, parse_row
 from dna.common.lock import check_unlocked, locked
-from dna.common.storage import recover
+from dna.common.storage import parse_json, recover
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.distributed.collectives import on_rank_zero
 from dna.runs import checkpoint
 from dna.runs.folder import RunFolder
+from dna.runs.metrics import differing
 from dna.runs.setup import How
 
 
@@ -36,11 +37,28 @@ def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str
         if how.restart:
             return None
         result = folder.finished(config, seed)
+        if result is not None:
+            for line in _changed_logs(folder, config, seed):
+                warnings.warn(f"{folder.path}: {line}", RuntimeWarning, stacklevel=4)
         if result is None and folder.exists:
             check_goes_on(folder)  # before the lock file is written into it
         return result
 
     return on_rank_zero(how.world, look)
+
+
+def _changed_logs(folder: RunFolder, config: Config, seed: int) -> list[str]:
+    """One line per log of a finished run that is not what its last checkpoint recorded."""
+    found = checkpoint.names(folder.path)
+    if not found:
+        return []
+    path = folder.path / "checkpoints" / found[-1]
+    try:
+        files = checkpoint.verified(path, digest(config, seed), {"state.json"})
+        state = parse_json(files["state.json"], path / "state.json")
+    except StorageFailure:
+        return []  # nothing will be read from it
+    return differing(folder.path, state.get("lengths", {}), state.get("hashes", {}))
 
 
 @contextmanager

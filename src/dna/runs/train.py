@@ -121,7 +121,7 @@ class Run:
         device = self.networks.device
         self.machine = MachineRecord(folder, how, device, packages, self.learner.compiled)
         self.saver = Saver(folder.path, config.interactions, how.checkpoint_every, self.world)
-        self.restore_check = RestoreCheck(self.collector, wanted=how.verify)
+        self.restore_check = RestoreCheck(self.collector, how.env_timeout, wanted=how.verify)
         self.callbacks = Callbacks()
         self.iteration = 0
         self.resumes = 0
@@ -165,7 +165,7 @@ class Run:
         self.saver.begin(saved)
         if self.world.rank == 0:
             reasons += self.recorder.open(saved.lengths, saved.hashes, saved.interactions)
-        self.machine.continue_from(saved.inexact)
+        self.machine.continue_from(saved.inexact, older=not saved.hashes)
         self.machine.add_inexact(reasons)
 
     def _warm_up(self, *, fresh: bool, stop: Stop) -> None:

@@ -1,10 +1,16 @@
 """Variables of classes and modules that an environment changes are found by its code."""
 
+import contextvars
+import ctypes
 import decimal
+import enum
 import functools
 import itertools
+import os
+import threading
 import tracemalloc
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -122,10 +128,146 @@ class Held:
         self.inner[0].step()
 
 
+class Slotted:
+    __slots__ = ("__hidden", "count")
+
+    def __init__(self):
+        self.count = 0
+
+
+SLOTTED = Slotted()
+
+
+class GlobalWithSlots:
+    def step(self):
+        SLOTTED.count += 1
+
+
+LOCKED = types.SimpleNamespace(lock=threading.Lock(), count=0)
+
+
+class GlobalWithLock:
+    def step(self):
+        with LOCKED.lock:
+            LOCKED.count += 1
+
+
+class Zone(enum.Enum):
+    HERE = 1
+
+
+class EnumMember:
+    def step(self):
+        Zone.HERE.visits = 1
+
+
+class HeldEnumMember:
+    def __init__(self):
+        self.zone = Zone.HERE
+
+    def step(self):
+        self.zone.held = 1
+
+
+class ProcessVariable:
+    def step(self):
+        os.environ["SOME_VARIABLE_OF_A_TEST"] = "1"
+
+
+class HeldModule:
+    def __init__(self):
+        self.engine = helper
+
+    def step(self):
+        self.engine.level += 1
+
+
+class Slime:
+    born = 0
+
+    @classmethod
+    def spawn(cls):
+        cls.born += 1
+
+
+KINDS = {"slime": [Slime]}
+
+
+class InRegistry:
+    def step(self):
+        KINDS["slime"][0].spawn()
+
+
+@functools.cache
+def _visits():
+    return [0]
+
+
+@functools.lru_cache(maxsize=3)
+def _tables(key):
+    return {"key": key}
+
+
+_visits()
+_tables(1)
+NAMED_CACHE = {"n": 0, 7: 0}
+
+
+class CachedResult:
+    def step(self):
+        _visits()[0] += 1
+
+
+class BoundedCache:
+    def step(self):
+        _tables(1)["more"] = 1
+
+
+class EntryOfCache:
+    def step(self):
+        NAMED_CACHE[7] += 1
+
+
+class Weak:
+    values = weakref.WeakKeyDictionary()  # noqa: RUF012
+
+    def step(self):
+        self.values[self] = 1
+
+
+def _shaped():
+    global COUNT
+    COUNT += 1
+
+
+class HeldFunction:
+    def __init__(self):
+        self.shaping = _shaped
+
+    def step(self):
+        self.shaping()
+
+
+VARIABLE = contextvars.ContextVar("VARIABLE", default=0)
+LOCAL = threading.local()
+
+
+class ContextVariable:
+    def step(self):
+        VARIABLE.set(VARIABLE.get() + 1)
+
+
+class ThreadLocal:
+    def step(self):
+        LOCAL.count = getattr(LOCAL, "count", 0) + 1
+
+
 STATEFUL = [
     ClassAttribute, ClassList, NewClassAttribute, MethodReplaced, Inherited, Global, InGlobal,
     GlobalGenerator, GlobalIterator, OtherModule, ThroughFunction, Default,
-    FunctionAttribute, _with_closure(), Held,
+    FunctionAttribute, _with_closure(), Held, GlobalWithSlots, GlobalWithLock, EnumMember,
+    HeldEnumMember, ProcessVariable, HeldModule, InRegistry, CachedResult, BoundedCache,
+    EntryOfCache, Weak, HeldFunction, ContextVariable, ThreadLocal,
 ]  # fmt: skip
 
 
@@ -137,6 +279,22 @@ def test_state_in_classes_and_modules_is_named(kind):
         assert state.changed() == []
     env.step()
     assert len(state.changed()) == 1
+
+
+LIBRARY = ctypes.CDLL(None)
+
+
+class Native:
+    def step(self):
+        LIBRARY.abs(-1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one_thread"), [(Native, True), (ThreadLocal, False), (ContextVariable, False)]
+)
+def test_what_cannot_be_seen_is_named_from_the_start(kind, one_thread):
+    (name,) = ProgramState(kind(), one_thread=one_thread).changed()
+    assert name.endswith("whose state cannot be seen)")
 
 
 def test_settings_of_numerical_libraries_are_named():
@@ -157,6 +315,7 @@ class Harmless:
     def step(self):
         self.t += 1
         CACHE[self.t] = self.t
+        _tables(self.t)
         return self._doubled(self.limit) + len(TABLE)
 
     @functools.cache  # noqa: B019

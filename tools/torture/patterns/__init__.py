@@ -7,6 +7,7 @@ from torture.patterns import (  # noqa: F401
     generators,
     objects,
     outside,
+    program,
     wrapped,
 )
 from torture.patterns.base import PATTERNS

@@ -86,7 +86,7 @@ class ProgramState:
             # The value too: as long as it lives, no other object is in its place.
             before, _ = self.cached.setdefault(name, (now, value))
             if before != now:
-                found.append(name)
+                found.append(name.partition("#")[0])
         return found
 
 
@@ -137,7 +137,8 @@ class _Walk:
         """Follow code; take anything else as a variable."""
         if _is_cache(value):
             for key, result in cached_in(value).items():
-                self.cached[f"{name} (what it has cached at {key})"] = result
+                what = qualified_names.of_type(result)
+                self.cached[f"{name} (a {what} that it has cached)#{key}"] = result
             value = inspect.unwrap(value)
         parts = _code_of(value)
         if parts is not None:

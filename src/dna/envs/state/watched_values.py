@@ -34,6 +34,8 @@ PER_THREAD = (threading.local, contextvars.ContextVar)
 #: Libraries in other languages.
 NATIVE = (ctypes.CDLL, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer)
 WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+#: Class of the links in a bounded `functools.lru_cache`.
+LINK = "_lru_list_elem"
 #: Size of the arrays in one variable that are read in full: reading it takes about 10 ms.
 MOST_BYTES = 64 * 2**20
 #: Number of items that are read of every other array, and of entries of a cache.
@@ -134,16 +136,22 @@ class _Plain:
 
 
 def cached_in(function: Any) -> dict[str, Any]:
-    """What a function with `functools.cache` has computed, by the places of the objects."""
-    results: dict[str, Any] = {}
-    for thing in gc.get_referents(function):
-        if thing is vars(function) or isinstance(thing, type | types.FunctionType):
-            continue
-        found = thing.values() if type(thing) is dict else [thing]
-        for one in list(found)[:SAMPLE]:
-            if graph.encoded(one) is None and one is not None:
-                results[f"{id(one):x}"] = one
-    return results
+    """What a function with `functools.cache` has returned, by the places of the objects."""
+    held = [thing for thing in gc.get_referents(function) if thing is not vars(function)]
+    if function.cache_info().maxsize is None:  # one dictionary holds the results
+        held = [one for thing in held if type(thing) is dict for one in thing.values()]
+    else:  # the function does, and a dictionary of links to them
+        held = [thing for thing in held if not _holds_links(thing)]
+    results = [thing for thing in held if not isinstance(thing, type | types.FunctionType)]
+    return {
+        f"{id(one):x}": one
+        for one in results[:SAMPLE]
+        if graph.encoded(one) is None and one is not None
+    }
+
+
+def _holds_links(thing: object) -> bool:
+    return type(thing) is dict and all(type(x).__name__ == LINK for x in thing.values())
 
 
 def entries_of(cache: Mapping[Any, Any]) -> dict[str, Any]:

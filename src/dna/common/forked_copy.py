@@ -33,6 +33,10 @@ DESCRIPTORS = "/proc/self/fd"
 
 def can_fork() -> bool:
     """Whether `in_forked_copy` works here; on macOS, system libraries do not survive a fork."""
+    try:
+        import fcntl  # noqa: F401 a copy needs it, and not every build of Python has it
+    except ImportError:
+        return False
     return hasattr(os, "fork") and sys.platform != "darwin" and os.path.isdir(DESCRIPTORS)
 
 

@@ -191,3 +191,9 @@ def test_reading_and_discarding_are_no_effects(tmp_path):
         send(f"{text} {attempts}".encode())
 
     assert in_forked_copy(work, 20.0) == b"content []"
+
+
+def test_without_a_module_that_a_copy_needs_nothing_is_forked(monkeypatch):
+    assert can_fork()
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    assert not can_fork()

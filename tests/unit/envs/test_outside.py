@@ -73,6 +73,19 @@ class Starts(Box):
         return super().step(action)
 
 
+class CopiesOnWrite(Box):
+    """Takes a constant, and a copy of it before the first change."""
+
+    def begin(self, i):
+        self.state, self.owned = START, False
+
+    def step(self, action):
+        if not self.owned:
+            self.state, self.owned = self.state.copy(), True
+        self.state[0] = (self.state[0] + 1) % 2
+        return super().step(action)
+
+
 class Draws(Box):
     """A board of tiles that are told apart by identity alone."""
 
@@ -121,6 +134,24 @@ def test_what_was_the_programs_own_object_is_so_again():
         assert right.queue[0] is left.map
         assert right.cached is not left.cached, "nothing leads to what a cache holds"
         assert right.cached.tolist() == left.cached.tolist()
+
+
+def test_an_object_of_its_own_is_never_replaced_by_one_of_the_program():
+    one, other = made(CopiesOnWrite), made(CopiesOnWrite, 9)
+    state = one.snapshot()
+    assert all(env.owned and env.state.tolist() == START.tolist() for env in one.envs)
+    for env in other.envs:
+        env.reset()
+        assert env.state is START
+    other.restore(state)
+    for env in other.envs:
+        assert env.state is not START
+        env.step(0)
+    assert START.tolist() == [0, 0, 0]
+    assert difference(one.snapshot(), other.snapshot()) is not None, "a step later"
+    other.restore(state)
+    other.envs[0].state = START
+    assert difference(state, other.snapshot()) == "agent 0: env.state"
 
 
 def test_objects_that_look_alike_are_told_apart():

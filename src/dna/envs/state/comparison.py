@@ -14,6 +14,9 @@ Array = npt.NDArray[Any]
 NAMES = ("function", "method", "constant")
 #: Entries of a node that snapshots of earlier versions do not have.
 NEWER = ("traits",)
+#: Kinds of objects for which it matters whether they are the program's own: others are part of
+#: it anyway, or cannot be changed.
+CHANGEABLE = ("list", "dict", "deque", "set", "array", "view", "bytearray", "object", "dice")
 SHARING = "sharing"
 
 
@@ -74,6 +77,8 @@ class _Comparison:
             yield from self._nodes(one, other, path)
 
     def _nodes(self, one: dict[str, Any], other: dict[str, Any], path: str) -> Iterator[str]:
+        if _held(one) != _held(other):
+            yield path  # the program's own object in place of one that looks like it, or not
         keys = [
             key
             for key in {**one, **other}
@@ -136,6 +141,12 @@ def _name(text: str) -> str:
     return text.partition("#")[0] if text.startswith("dna.") else text
 
 
+def _held(node: dict[str, Any]) -> str | None:
+    """The variable of the program that leads to an object, if it can be changed."""
+    changeable = any(kind in node for kind in CHANGEABLE) and not node.get("scalar")
+    return json.dumps(node["held"]) if changeable and node.get("held", [""])[0] else None
+
+
 def _hashes_alike(node: Any) -> bool:
     """Whether a node stands for a value that has the same hash in every process."""
     if isinstance(node, dict) and "tuple" in node:
@@ -148,7 +159,7 @@ def _hashes_alike(node: Any) -> bool:
 def _unnumbered(node: Any) -> str:
     """A node as text, without the numbers that depend on its place in the order."""
     if isinstance(node, dict):
-        node = {k: _unnumbered(v) for k, v in node.items() if k != "number"}
+        node = {k: _unnumbered(v) for k, v in node.items() if k not in ("number", "held")}
     elif isinstance(node, list):
         node = [_unnumbered(each) for each in node]
     return json.dumps(node)

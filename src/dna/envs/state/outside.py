@@ -2,9 +2,10 @@
 
 A level that a reset chose from a table of the program is part of an environment's graph, but
 not its own: restoring must never write into it, or every later reset would find it changed.
-Which objects these are is known from the number of references to them. Those that a variable of
-the program leads to are recorded with that name, so that a restored environment holds the
-program's own object again, not a copy.
+Which objects these are is known from the number of references to them, and recorded. Those that
+a variable of the program leads to are recorded with that name, so that a restored environment
+holds the program's own object again, not a copy. What was the environment's own is never
+replaced by an object of the program, however much they are alike.
 """
 
 import sys
@@ -22,6 +23,8 @@ from dna.envs.state.program_state import variables_of
 
 #: What a node says about its own place in a snapshot.
 IGNORED = {"number", "held"}
+#: What is recorded of an object that is held outside, but that no variable leads to.
+UNNAMED: graph.Name = ("", 0)
 #: Maximum number of objects that are named.
 MOST_NAMED = 100_000
 #: Made anew by every restore, so that it is never written into.
@@ -37,29 +40,44 @@ class Outside:
         self.roots = roots
         self.held = held_outside(roots)
         self._named: dict[graph.Name, object] | None = None
+        self._named_ids: set[int] | None = None  # of objects that `_named` keeps alive
 
     def __contains__(self, thing: object) -> bool:
         """Whether something besides the environments holds this object, or what holds it."""
         return id(thing) in self.held
 
     def names(self) -> dict[int, graph.Name]:
-        """Id → name of each object that a variable of the program leads to."""
+        """Id → name of each object held outside, `UNNAMED` if no variable leads to it."""
         if not self.held:
             return {}
-        return {id(thing): name for name, thing in reversed(self._objects().items())}
+        by_value = (*REMADE, *IN_PLACE)
+        return dict.fromkeys(self.held, UNNAMED) | {
+            id(thing): name
+            for name, thing in reversed(self._objects().items())
+            if id(thing) in self.held or isinstance(thing, by_value)
+        }
 
     def unchanged(self, node: Any, present: Any, before: graph.Restored) -> "Match | None":
         """The program's object that was recorded in this node, if it is still the same.
 
-        It is found by its name or, where it has none, in the place where it was.
+        It is found by its name or, where it had none, in the place where it was. Only a node
+        that says so was held outside; snapshots of earlier versions say it of named ones alone.
         """
-        variable, number = node.get("held", (None, 0))
-        candidates = [self._objects().get((variable, number))] if variable else []
-        candidates += [present] if present in self else []
-        for thing in candidates:
-            if thing is not None and (match := Match(before, thing)).equals(node):
-                return match
+        if "held" not in node:
+            return None
+        name = (node["held"][0], node["held"][1])
+        thing = present if name == UNNAMED and self._is_unnamed(present) else None
+        if name != UNNAMED:
+            thing = self._objects().get(name)
+        if thing is not None and (match := Match(before, thing)).equals(node):
+            return match
         return None
+
+    def _is_unnamed(self, present: Any) -> bool:
+        """Whether something holds this object, but no variable of the program leads to it."""
+        if self._named_ids is None:
+            self._named_ids = {id(thing) for thing in self._objects().values()}
+        return present in self and id(present) not in self._named_ids
 
     def remade(self, thing: Any) -> Any:
         """What to fill instead of an object that must not be written into: a shallow copy.

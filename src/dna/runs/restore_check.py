@@ -2,7 +2,8 @@
 
 At the first, second, fourth, eighth … checkpoint of a process, the snapshot of the environments
 is kept and the next steps of the run are recorded. Then newly made environments continue
-from the snapshot with the same actions, and must return the same results. This happens in a
+from the snapshot with the same actions, and must return the same results, also without what
+the program has put into its caches. This happens in a
 forked copy of the process, where files cannot be written, processes not started and connections
 not opened: environments that try cannot be checked, and a resume of them may not be exact.
 """
@@ -26,6 +27,7 @@ from dna.common.forked_copy import OutsideEffect, can_fork, in_forked_copy, refu
 from dna.envs import Array, State, Step, VectorEnv
 from dna.envs.factory import KeptEnv
 from dna.envs.gym import GymVector, VectorAdapter
+from dna.envs.state.caches import Caches, Inserted
 from dna.envs.state.comparison import SHARING, difference
 from dna.envs.state.program_state import ProgramState
 
@@ -52,8 +54,11 @@ class _Seen:
 class _Recording:
     """Environments whose first steps are remembered; everything else is passed on."""
 
-    def __init__(self, env: VectorEnv) -> None:
+    def __init__(self, env: VectorEnv, caches: Caches) -> None:
         self.env = env
+        self.caches = caches
+        self.cached = caches.contents()
+        self.inserted: Inserted = {}
         self.seen: list[_Seen] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -65,6 +70,7 @@ class _Recording:
         step = self.env.step(action, active)
         if len(self.seen) < STEPS:
             self.seen.append(_Seen(taken, _copied(step)))
+            self.inserted = self.caches.inserted(self.cached)
         return step
 
 
@@ -105,7 +111,10 @@ class RestoreCheck:
         self.program: ProgramState | None = None
         if wanted and python:
             one_thread = not getattr(env, "pool", ())
-            self.program = collector.call(partial(ProgramState, first, one_thread=one_thread))
+            make = partial(
+                ProgramState, first, one_thread=one_thread, caches_checked=self.wanted
+            )
+            self.program = collector.call(make)
 
     def changed_program(self) -> list[str]:
         """Name the variables of classes and modules that have changed, but only once."""
@@ -139,20 +148,19 @@ class RestoreCheck:
             yield None
             return
         env = self.collector.env
-        recording: Any = _Recording(env)
+        recording: Any = _Recording(env, self.program.caches if self.program else Caches())
         self.collector.env = recording
         self.due = False
         try:
-            yield lambda: self.reasons + compare(env, self.state, recording.seen, self.patience)
+            yield lambda: self.reasons + compare(env, self.state, recording, self.patience)
         finally:
             self.collector.env = env
 
 
 def compare(
-    env: VectorEnv, state: State, seen: list[_Seen], patience: float = PATIENCE
+    env: VectorEnv, state: State, run: _Recording, patience: float = PATIENCE
 ) -> list[str]:
-    """Continue from a snapshot in a forked copy, and return what differs from what was seen."""
-
+    """Continue from a snapshot in a forked copy, and return what differs from the run."""
     if not state:
         return []
 
@@ -162,7 +170,8 @@ def compare(
         attempts = refuse_effects()
         reasons = []
         with suppress(OutsideEffect):
-            reasons = _differences(env, state, seen, lambda: send(MADE))
+            run.caches.put_back()
+            reasons = _differences(env, state, run, lambda: send(MADE))
         if attempts:  # also if the environments went on without
             reasons = [f"environments {attempts[0]}, and checkpoints do not hold that"]
         send(json.dumps(reasons).encode())
@@ -181,11 +190,11 @@ def compare(
 
 
 def _differences(
-    env: VectorEnv, state: State, seen: list[_Seen], made: Callable[[], None]
+    env: VectorEnv, state: State, run: _Recording, made: Callable[[], None]
 ) -> list[str]:
     """What differs; `made` is called once the environments to restore into exist."""
     try:
-        other, agents = _alike(env, state)
+        other, agents = _alike(env, state, together=bool(run.inserted))
     except DnaError as error:
         return [f"environments cannot be made a second time to check it ({error})"]
     made()
@@ -199,22 +208,27 @@ def _differences(
     except DnaError as error:
         return [f"environments cannot be restored from a checkpoint ({error})"]
     try:
-        for number, one in enumerate(seen, 1):
+        for number, one in enumerate(run.seen, 1):
             step = other.step(one.action[:agents])
             if found := _differing(one.step, step, agents):
                 return [f"restored environments continue differently ({found}, step {number})"]
             if time.monotonic() > end:
-                break
+                return []
     except DnaError as error:
         return [f"restored environments fail ({error})"]
+    if found := run.caches.lacking(run.inserted):
+        return [f"what environments put into {found} cannot be computed again"]
     return []
 
 
-def _alike(env: VectorEnv, state: State) -> tuple[VectorEnv, int]:
-    """Environments to restore into, and how many: new ones, or the copies of a user's own."""
+def _alike(env: VectorEnv, state: State, *, together: bool) -> tuple[VectorEnv, int]:
+    """Environments to restore into, and how many: new ones, or the copies of a user's own.
+
+    `together`: all of them, because they use the same caches.
+    """
     if not isinstance(env, GymVector) or _is_kept(env.envs[0]):
         return env, env.agents
-    shared = SHARING in state and state[SHARING].tobytes() != b"[]"
+    shared = together or (SHARING in state and state[SHARING].tobytes() != b"[]")
     agents = env.agents if shared else min(env.agents, AGENTS)
     return env.made_again(agents), agents
 

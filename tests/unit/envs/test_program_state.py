@@ -6,14 +6,20 @@ import decimal
 import enum
 import functools
 import itertools
+import logging
+import math
 import os
+import sys
 import threading
+import time
 import tracemalloc
 import types
 import weakref
 
+import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from dna.envs.state import watched_values
 from dna.envs.state.program_state import ProgramState
@@ -22,11 +28,12 @@ COUNT = 0
 TABLE = {"a": [1]}
 RNG = np.random.default_rng(3)
 TICKETS = itertools.count()
-UNUSED = [0]
 DATA = None
 CACHE = {}
 helper = types.ModuleType("helper_module")
 helper.level = 0
+helper.Kind = type("Kind", (), {"count": 0, "__module__": "helper_module"})
+LOG = logging.getLogger("of a test")
 
 
 class ClassAttribute:
@@ -262,7 +269,87 @@ class ThreadLocal:
         LOCAL.count = getattr(LOCAL, "count", 0) + 1
 
 
+class ImportedName:
+    def step(self):
+        from helper_module import Kind
+
+        Kind.count += 1
+
+
+class ImportedModule:
+    def step(self):
+        import helper_module as other
+
+        other.__dict__["level"] += 1
+
+
+class OtherRegistry:
+    kinds = {"a": helper.Kind}  # noqa: RUF012
+
+    def step(self):
+        self.kinds["a"].count += 1
+
+
+class ByName:
+    def step(self):
+        globals()["COU" + "NT"] += 1
+
+
+class BySysModules:
+    def step(self):
+        sys.modules[__name__].COUNT += 1
+
+
+class OfGymnasium(gymnasium.Env):
+    def step(self):
+        gymnasium.Env.metadata["count"] = gymnasium.Env.metadata.get("count", 0) + 1
+
+
+class OfStandardLibrary:
+    def step(self):
+        math.count = getattr(math, "count", 0) + 1
+
+
+class OfLogger:
+    def step(self):
+        LOG.count = getattr(LOG, "count", 0) + 1
+
+
+class OfLoggerByName:
+    def step(self):
+        log = logging.getLogger("of a test")
+        log.number = getattr(log, "number", 0) + 1
+
+
+class OfSpec:
+    def __init__(self):
+        self.spec = gymnasium.spec("CartPole-v1")
+
+    def step(self):
+        self.spec.kwargs["count"] = self.spec.kwargs.get("count", 0) + 1
+
+
+class OfMetaclass(metaclass=type("Meta", (type,), {"count": 0})):
+    def step(self):
+        type(type(self)).count += 1
+
+
+class ComputedProcessVariable:
+    key = "SOME_VARIABLE"
+
+    def step(self):
+        os.environ[self.key + "_OF_A_TEST"] = str(time.time())
+
+
+class Folder:
+    def step(self):
+        os.chdir("..")
+
+
 STATEFUL = [
+    ImportedName, ImportedModule, OtherRegistry, ByName, BySysModules, OfGymnasium,
+    OfStandardLibrary, OfLogger, OfLoggerByName, OfSpec, OfMetaclass, ComputedProcessVariable,
+    Folder,
     ClassAttribute, ClassList, NewClassAttribute, MethodReplaced, Inherited, Global, InGlobal,
     GlobalGenerator, GlobalIterator, OtherModule, ThroughFunction, Default,
     FunctionAttribute, _with_closure(), Held, GlobalWithSlots, GlobalWithLock, EnumMember,
@@ -272,7 +359,9 @@ STATEFUL = [
 
 
 @pytest.mark.parametrize("kind", STATEFUL, ids=lambda kind: kind.__name__)
-def test_state_in_classes_and_modules_is_named(kind):
+def test_state_in_classes_and_modules_is_named(kind, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, helper.__name__, helper)
     env = kind()
     state = ProgramState(env)
     if kind is not GlobalIterator:
@@ -306,6 +395,16 @@ def test_settings_of_numerical_libraries_are_named():
     assert state.changed() == []
 
 
+@functools.lru_cache(maxsize=3)
+def _numbers(key):
+    return [key]
+
+
+class UsesNumbers:
+    def step(self):
+        return _numbers(1), CACHE
+
+
 class Harmless:
     limit = 7
 
@@ -327,8 +426,75 @@ def test_state_of_its_own_and_caches_are_not():
     env = Harmless()
     state = ProgramState(env)
     env.step()
-    UNUSED.append(1)
     assert state.changed() == []
+
+
+UNNAMED = {
+    "a variable": lambda module: module.history.append(1),
+    "a class": lambda module: setattr(module.Trainer, "best", 2),
+    "a new variable": lambda module: setattr(module, "late", 1),
+}
+
+
+@pytest.mark.parametrize("change", list(UNNAMED))
+@pytest.mark.parametrize("name", ["module_of_a_user", "__main__"])
+def test_only_in_the_main_script_may_change_what_no_code_names(name, change, monkeypatch):
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    module.gymnasium = gymnasium
+    source = "history, ticks = [], iter([])\nclass Env(gymnasium.Env):\n"
+    exec(source + "  def step(self): return 1\nclass Trainer: best = 1", vars(module))
+    module.agent, module.envs = [torch.zeros(3)], [module.Env()]
+    state = ProgramState(module.Env())
+    module.agent[0] += 1
+    module.envs[0].count = 1
+    assert state.changed() == [], "what is trained, and what cannot be seen"
+    UNNAMED[change](module)
+    assert len(state.changed()) == (name != "__main__")
+
+
+def test_a_module_that_is_loaded_later_is_no_change(monkeypatch):
+    class Env:
+        def step(self):
+            import module_of_a_user
+
+            module_of_a_user.level += 1
+
+    env = Env()
+    state = ProgramState(env)
+    module = types.ModuleType("module_of_a_user")
+    module.level, module.table = 0, [1]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert state.changed() == []
+    env.step()
+    assert state.changed() == ["module_of_a_user.level"]
+
+
+def test_a_cache_that_is_not_checked_may_not_grow():
+    states = [ProgramState(Harmless(), caches_checked=checked) for checked in (True, False)]
+    CACHE["new"] = 1
+    assert [state.changed() for state in states] == [[], [f"{__name__}.CACHE"]]
+    del CACHE["new"]
+
+
+def test_caches_are_put_back_to_what_they_held_at_first():
+    env = UsesNumbers()
+    CACHE["first"] = 1
+    _numbers(-1)
+    caches = ProgramState(env).caches
+    before = caches.contents()
+    CACHE["own"] = [1]
+    inserted = caches.inserted(before)
+    assert inserted == {f"{__name__}.CACHE": {"own": [1]}}
+    assert caches.lacking(inserted) is None
+    _numbers(-2)
+    caches.put_back()
+    assert "first" in CACHE
+    assert _numbers.cache_info().currsize == 0
+    assert caches.lacking(inserted) == f"{__name__}.CACHE"
+    CACHE["own"] = [2]
+    assert caches.lacking(inserted) == f"{__name__}.CACHE"
+    del CACHE["own"], CACHE["first"]
 
 
 class UsesData:

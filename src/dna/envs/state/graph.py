@@ -194,8 +194,15 @@ def program_in(root: object) -> list[Any]:
     return [*writer.program, *dict.fromkeys(type(thing) for thing in writer.alive)]
 
 
-def _walked(root: object) -> "Outliner":
+def contents(root: object, most: int) -> tuple[list[Any], list[Any]]:
+    """The objects that `root` holds, at most so many, and what it refers to of the program."""
+    writer = _walked(root, most)
+    return writer.alive, writer.program
+
+
+def _walked(root: object, most: int = MOST_NODES) -> "Outliner":
     writer = Outliner()
+    writer.most = most
     with suppress(Opaque, ValueError, TypeError, RecursionError, RuntimeError):
         writer.node(root)
     return writer
@@ -226,6 +233,7 @@ class _Writer:
     def __init__(
         self, bits: dict[int, int] | None = None, names: Mapping[int, Name] | None = None
     ) -> None:
+        self.most = MOST_NODES
         self.names = names or {}  # id of an object of the program → its name
         self.arrays: dict[str, Array] = {}
         self.seen: dict[int, int] = {}  # id of an object → its number
@@ -266,8 +274,8 @@ class _Writer:
             if id(x) in self.unfinished:
                 raise Opaque("a tuple that holds itself")
             return {"same": self.seen[id(x)]}
-        if len(self.seen) > MOST_NODES:
-            raise Opaque(f"more than {MOST_NODES} objects")
+        if len(self.seen) >= self.most:
+            raise Opaque(f"more than {self.most} objects")
         number = self.seen[id(x)] = len(self.seen)
         self.alive.append(x)
         if isinstance(x, tuple | frozenset | types.MethodType):

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 
 from dna.envs.state import graph, memory_layout, qualified_names
 
@@ -85,6 +86,12 @@ class _Watcher(graph.Outliner):
         self.unseen: str | None = None
         self.per_thread: str | None = None
         self.depth = 0  # of objects of installed packages, which may hold what they like
+
+    def node(self, x: Any) -> Any:
+        """The JSON value that stands for x; of an `EnvSpec` also what it can be changed in."""
+        if isinstance(x, EnvSpec):
+            return {"spec": x.id, "kwargs": self.node(x.kwargs)}
+        return super().node(x)
 
     def _kind(self, x: Any) -> dict[str, Any]:
         if hasattr(type(x), "__next__"):

@@ -140,6 +140,55 @@ class LateGrowing(Growing):
             super().move(action)
 
 
+class Counts(Walk):
+    """Uses a dict that is called a cache as a counter, and starts to use it late."""
+
+    cache = {}  # noqa: RUF012
+
+    def start(self):
+        self.cache[len(self.cache)] = 1
+        self.x = float(len(self.cache) > 1000)
+
+
+class Caches(Walk):
+    """Keeps what it can compute again."""
+
+    cache = {}  # noqa: RUF012
+
+    def move(self, action):
+        if self.x not in self.cache:
+            self.cache[self.x] = [2 * self.x]
+        self.x += self.cache[self.x][0] % 3 + action
+
+
+class Draws(Walk):
+    """Draws what its cache does not hold yet."""
+
+    cache = {}  # noqa: RUF012
+
+    def start(self):
+        level = int(self.np_random.integers(3))
+        if level not in self.cache:
+            self.cache[level] = self.np_random.random()
+        self.x = self.cache[level]
+
+
+class CopiesOnWrite(Walk):
+    """Begins with a list of the class, and copies it before the first change."""
+
+    first = [0, 0]  # noqa: RUF012
+
+    def start(self):
+        self.place = self.first
+        self.x = 0.0
+
+    def move(self, action):
+        if self.t == 1:
+            self.place = [*self.place]
+        self.place[0] = (self.place[0] + action) % 2
+        self.x = float(self.place[0] + 2 * self.first[0])
+
+
 def said(tmp_path, source, how=HOW, **changes):
     """Train, and return the reasons in machine.json."""
     train(tiny("ppo", None, **changes), 0, tmp_path, how=how, source=source)
@@ -148,7 +197,7 @@ def said(tmp_path, source, how=HOW, **changes):
     return machine["why_not_exact"]
 
 
-@pytest.mark.parametrize("kind", [Walk, Rows, Seen, Ahead])
+@pytest.mark.parametrize("kind", [Walk, Rows, Seen, Ahead, Caches, CopiesOnWrite])
 def test_what_can_be_restored_is_exact_and_the_check_changes_nothing(kind, tmp_path):
     assert said(tmp_path / "checked", kind) == []
     unchecked = How(tensorboard=False, threads=1, checkpoint_every=1, verify=False)
@@ -173,6 +222,8 @@ def test_a_row_that_moved_goes_on_where_it_was(tmp_path):
         (InClass, "InClass.count, which checkpoints do not hold"),
         (InClass, "continue differently (observation of agent 0, step 1)"),
         (ById, "restored environments fail"),
+        (Counts, "Counts.cache cannot be computed again"),
+        (Draws, "continue differently (observation of agent "),
     ],
 )
 def test_what_cannot_be_restored_is_said_while_training(kind, reason, tmp_path):
@@ -182,6 +233,14 @@ def test_what_cannot_be_restored_is_said_while_training(kind, reason, tmp_path):
         str(one.message) for one in warned
     ]
     assert any(reason in each for each in reasons)
+
+
+def test_where_nothing_is_forked_a_cache_may_not_grow(tmp_path, monkeypatch):
+    monkeypatch.setattr(restore_check, "can_fork", lambda: False)
+    monkeypatch.setattr(Caches, "cache", {})
+    with pytest.warns(RuntimeWarning):
+        (why,) = said(tmp_path, Caches)
+    assert why.endswith("Caches.cache, which checkpoints do not hold")
 
 
 def test_a_later_checkpoint_is_checked_too_and_a_resume_knows_of_it(tmp_path):

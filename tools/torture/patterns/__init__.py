@@ -7,6 +7,7 @@ from torture.patterns import (  # noqa: F401
     generators,
     objects,
     outside,
+    places,
     program,
     wrapped,
 )

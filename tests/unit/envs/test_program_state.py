@@ -341,6 +341,11 @@ class ComputedProcessVariable:
         os.environ[self.key + "_OF_A_TEST"] = str(time.time())
 
 
+class Interpreter:
+    def step(self):
+        sys.setswitchinterval(sys.getswitchinterval() * 1.01)
+
+
 class Folder:
     def step(self):
         os.chdir("..")
@@ -349,7 +354,7 @@ class Folder:
 STATEFUL = [
     ImportedName, ImportedModule, OtherRegistry, ByName, BySysModules, OfGymnasium,
     OfStandardLibrary, OfLogger, OfLoggerByName, OfSpec, OfMetaclass, ComputedProcessVariable,
-    Folder,
+    Folder, Interpreter,
     ClassAttribute, ClassList, NewClassAttribute, MethodReplaced, Inherited, Global, InGlobal,
     GlobalGenerator, GlobalIterator, OtherModule, ThroughFunction, Default,
     FunctionAttribute, _with_closure(), Held, GlobalWithSlots, GlobalWithLock, EnumMember,

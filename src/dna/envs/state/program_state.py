@@ -364,6 +364,8 @@ class _Walk:
             self._reach(module.__name__)
         else:
             self._take_given(vars(module), names, module.__name__)
+        if module is sys:
+            self._take_settings_of_interpreter(names)
         for name in sorted(names & vars(module).keys()):
             value = vars(module)[name]
             if isinstance(value, types.ModuleType):
@@ -373,6 +375,13 @@ class _Walk:
                     self._follow_module(value, names)
             elif own:
                 self.follow(value, f"{module.__name__}.{name}")
+
+    def _take_settings_of_interpreter(self, names: frozenset[str]) -> None:
+        """Take what code can set, such as by `sys.setrecursionlimit`, and has the name of."""
+        for name in sorted(names):
+            getter = getattr(sys, f"get{name[3:]}", None) if name.startswith("set") else None
+            if callable(getter) and type(value := getter()) in SIMPLE:
+                self.variables[f"the interpreter's {name[3:]}"] = value
 
     # ── variables that no code names ──────────────────────────────────────────────────────
 

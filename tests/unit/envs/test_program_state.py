@@ -458,6 +458,19 @@ def test_only_in_the_main_script_may_change_what_no_code_names(name, change, mon
     assert len(state.changed()) == (name != "__main__")
 
 
+class Keys(enum.Flag):
+    RED = 1
+    BLUE = 2
+
+
+def test_flags_that_are_combined_for_the_first_time_are_no_change():
+    state = ProgramState(Harmless())
+    assert Keys.RED | Keys.BLUE
+    assert state.changed() == []
+    Keys.RED.visits = 1
+    assert state.changed() == [f"{__name__}.Keys.RED"]
+
+
 def test_a_module_that_is_loaded_later_is_no_change(monkeypatch):
     class Env:
         def step(self):

@@ -413,7 +413,10 @@ class _Walk:
             if isinstance(value, type):
                 if value.__module__ == module and id(value) not in seen:
                     seen.add(id(value))
-                    self._take_unnamed(vars(value), full, module, own, seen)
+                    if issubclass(value, Enum):
+                        self._take_members(value, full)
+                    else:
+                        self._take_unnamed(vars(value), full, module, own, seen)
             elif (
                 not (full in self.variables or full in self.caches or _is_special(name))
                 and _is_data(value)

@@ -1,6 +1,7 @@
 """Variables of classes and modules that an environment changes are found by its code."""
 
 import contextvars
+import copy
 import ctypes
 import decimal
 import enum
@@ -323,7 +324,7 @@ class OfLoggerByName:
 
 class OfSpec:
     def __init__(self):
-        self.spec = gymnasium.spec("CartPole-v1")
+        self.spec = copy.deepcopy(gymnasium.spec("CartPole-v1"))
 
     def step(self):
         self.spec.kwargs["count"] = self.spec.kwargs.get("count", 0) + 1
@@ -367,12 +368,17 @@ STATEFUL = [
 def test_state_in_classes_and_modules_is_named(kind, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, helper.__name__, helper)
+    monkeypatch.setattr(gymnasium.Env, "metadata", {})
+    monkeypatch.setattr(math, "count", 0, raising=False)
+    interval = sys.getswitchinterval()
     env = kind()
     state = ProgramState(env)
     if kind is not GlobalIterator:
         assert state.changed() == []
     env.step()
-    assert len(state.changed()) == 1
+    changed = state.changed()
+    sys.setswitchinterval(interval)
+    assert len(changed) == 1
 
 
 LIBRARY = ctypes.CDLL(None)

@@ -16,7 +16,7 @@ NAMES = ("function", "method", "constant")
 NEWER = ("traits",)
 #: Kinds of objects for which it matters whether they are the program's own: others are part of
 #: it anyway, or cannot be changed.
-CHANGEABLE = ("list", "dict", "deque", "set", "array", "view", "bytearray", "object", "dice")
+CHANGEABLE = ("list", "dict", "deque", "set", "array", "view", "bytearray", "object")
 SHARING = "sharing"
 
 
@@ -142,8 +142,13 @@ def _name(text: str) -> str:
 
 
 def _held(node: dict[str, Any]) -> str | None:
-    """The variable of the program that leads to an object, if it can be changed."""
-    changeable = any(kind in node for kind in CHANGEABLE) and not node.get("scalar")
+    """The variable of the program that leads to an object, if it can be changed.
+
+    Generators are left out: those in the program's spaces get other seeds in every process.
+    Spaces, which alone have traits, are part of the program but for them.
+    """
+    changeable = any(kind in node for kind in CHANGEABLE)
+    changeable = changeable and not node.get("scalar") and "traits" not in node
     return json.dumps(node["held"]) if changeable and node.get("held", [""])[0] else None
 
 

@@ -1,6 +1,7 @@
 """What docs/reliability.md promises, where it once was not true."""
 
 import errno
+import hashlib
 import io
 import json
 import os
@@ -246,6 +247,83 @@ def test_a_flipped_bit_in_a_log_of_a_finished_run_is_said(run, name):
     flip_one_bit(run / name)
     with pytest.warns(RuntimeWarning, match=f"{name} was changed after the run had finished"):
         assert train(CONFIG, 3, run, how=HOW)["seed"] == 3
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("change", ["other", "cut", "gone"])
+def test_the_command_too_says_that_a_log_of_a_finished_run_was_changed(run, capsys, change):
+    path = run / "metrics.jsonl"
+    if change == "other":
+        flip_one_bit(path)
+    elif change == "cut":
+        os.truncate(path, 100)
+    else:
+        path.unlink()
+    assert main(["resume", str(run), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["seed"] == 3
+    assert said.err == f"dna: {run}: metrics.jsonl was changed after the run had finished\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda newest: (newest / "state.json").unlink(), "No such file"),
+        (lambda newest: flip_one_bit(newest / "state.json"), "damaged"),
+        (lambda newest: shutil.rmtree(newest.parent), "it has no checkpoint"),
+    ],
+    ids=["no state", "damaged", "no checkpoint"],
+)
+def test_logs_of_a_finished_run_that_cannot_be_checked_are_said(run, change, reason):
+    change(max((run / "checkpoints").iterdir()))
+    with pytest.warns(RuntimeWarning, match=f"its logs cannot be checked.*{reason}"):
+        assert train(CONFIG, 3, run, how=HOW)["seed"] == 3
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_a_finished_run_is_refused_if_a_log_is_not_a_plain_file(run, tmp_path, kind):
+    path = run / "metrics.jsonl"
+    path.rename(tmp_path / "whole")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "whole")
+    words = [sys.executable, "-m", "dna", "resume", str(run)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == (2 if kind == "link" else 6)
+    assert done.stderr.startswith(f"dna: {path}: ")
+    assert done.stderr.count("\n") == 1
+
+
+def forge_state(run, change):
+    """Change the state of the newest checkpoint, and its hash in the manifest."""
+    newest = max((run / "checkpoints").iterdir())
+    manifest = json.loads((newest / "manifest.json").read_text())
+    data = json.dumps(change(json.loads((newest / "state.json").read_text()))).encode()
+    (newest / "state.json").write_bytes(data)
+    listed = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    manifest["files"]["state.json"] = listed
+    (newest / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: [1],
+        lambda state: {},
+        lambda state: state | {"hashes": 7},
+        lambda state: state | {"hashes": {"metrics.jsonl": None}},
+        lambda state: state | {"lengths": None},
+        lambda state: state | {"lengths": {"metrics.jsonl": "x"}},
+        lambda state: state | {"lengths": {"metrics.jsonl": -1}},
+    ],
+)
+def test_a_finished_run_with_a_state_that_no_run_writes_is_refused(run, change):
+    forge_state(run, change)
+    with pytest.raises(StorageFailure, match="not a checkpoint of this version"):
+        train(CONFIG, 3, run, how=HOW)
 
 
 DAMAGES = {

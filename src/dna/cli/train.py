@@ -136,9 +136,12 @@ def resume(run: Run, how: RunOptions, as_json: AsJson = False, quiet: Quiet = Fa
 
     folder = RunFolder.of(run)
     config, seed = folder.read()
-    result = folder.result()
-    if result is not None:
+    if folder.result() is not None:
         if launched().rank == 0:
+            from dna.runs.setup import How
+            from dna.runs.start import finished
+
+            result = finished(folder, config, seed, How())
             name = printable(str(run))
             typer.echo(json.dumps(result) if as_json else f"{name}: already finished")
         return

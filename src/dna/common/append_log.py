@@ -1,7 +1,6 @@
 """Append-only files: whole records at the end, truncated to a known length after a crash."""
 
 import hashlib
-import itertools
 import os
 import stat
 import warnings
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from dna.common import syscalls
 from dna.common.errors import StorageFailure
-from dna.common.storage import make_folder, storage_errors, write_blocks
+from dna.common.storage import blocks, make_folder, storage_errors, write_blocks
 
 #: Consecutive failed writes after which the run gives up.
 PATIENCE = 3
@@ -185,9 +184,7 @@ def _detach(path: Path, keep: int) -> None:
     with suppress(FileNotFoundError):
         found = path.lstat()
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-            with path.open("rb") as file:
-                sizes = (min(BLOCK, keep - start) for start in range(0, keep, BLOCK))
-                write_blocks(path, itertools.takewhile(bool, map(file.read, sizes)))
+            write_blocks(path, blocks(path, keep))
 
 
 def changed(logs: Mapping[str, AppendLog]) -> list[str]:

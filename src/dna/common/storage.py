@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,12 +97,13 @@ def read(path: Path, limit: int) -> bytes:
     raise AssertionError
 
 
-def blocks(path: Path) -> Iterator[bytes]:
-    """Read a file of any size, a block at a time."""
+def blocks(path: Path, most: int = sys.maxsize) -> Iterator[bytes]:
+    """Read a file of any size, or its first `most` bytes, a block at a time."""
     with storage_errors(path):
         fd = syscalls.open_to_read(path)
         try:
-            while block := os.read(fd, BLOCK):
+            while block := os.read(fd, min(BLOCK, most)):
+                most -= len(block)
                 yield block
         finally:
             syscalls.close(fd)

@@ -315,9 +315,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
     listed = read_manifest(path)["files"]
     heads = _large(path, [name for name in uses if name in listed])
     files = verified(path, digest, {"state.json", *uses} - heads.keys())
-    _check_complete(path, files, ["state.json"])
-    state = parse_json(files["state.json"], path / "state.json")
-    progress = _check_state(path, state)
+    state = state_in(path, files)
     _check_ranks(path, state.get("ranks", 1), world.size)
     _check_complete(path, listed, sorted(uses))
     small: dict[str, Tensor] = {}
@@ -330,6 +328,7 @@ def load(path: Path, digest: str, rejected: tuple[str, ...] = (), world: World =
         else:
             tensors = tensors_from(files[name], str(path))
             small |= {name: tensor for name, tensor in tensors.items() if wanted(name)}
+    progress = {name: state[name] for name in STATE_TYPES}
     return Saved(path=path, small=small, large=tuple(large), rejected=rejected, **progress)
 
 
@@ -345,6 +344,12 @@ def verified(path: Path, digest: str, only: set[str] | None = None) -> dict[str,
     if about.get("digest") != digest:
         raise StorageFailure(f"{path}: of another run (its digest is not this run's)")
     return files
+
+
+def state_in(path: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the checked content of `state.json`, one of the `verified` files."""
+    _check_complete(path, files, ["state.json"])
+    return _check_state(path, parse_json(files["state.json"], path / "state.json"))
 
 
 # ── restoring ─────────────────────────────────────────────────────────────────────────────
@@ -467,11 +472,11 @@ def _check_complete(path: Path, files: Collection[str], expected: Collection[str
             raise _foreign(path, f"{name} is missing")
 
 
-def _check_state(path: Path, state: Any) -> dict[str, Any]:
-    """Return the entries of `state.json` that `STATE_TYPES` names, with their types checked."""
-    if not isinstance(state, dict):
+def _check_state(path: Path, found: Any) -> dict[str, Any]:
+    """Check the types of the entries that `STATE_TYPES` names; return all, with defaults."""
+    if not isinstance(found, dict):
         raise _foreign(path, "state.json is not an object")
-    state = STATE_DEFAULTS | state
+    state: dict[str, Any] = STATE_DEFAULTS | found
     for name, kind in STATE_TYPES.items():
         if name not in state:
             raise _foreign(path, f"{name} is missing")
@@ -486,7 +491,7 @@ def _check_state(path: Path, state: Any) -> dict[str, Any]:
         raise _foreign(path, "the hashes of the logs")
     if f"{state['interactions']:012d}" != path.name:
         raise StorageFailure(f"{path}: under another name (of {state['interactions']})")
-    return {name: state[name] for name in STATE_TYPES}
+    return state
 
 
 def _large(path: Path, files: Collection[str]) -> dict[str, TensorFile]:

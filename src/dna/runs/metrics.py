@@ -8,13 +8,13 @@ and other trackers are in `dna.runs.trackers`.
 import hashlib
 import json
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from dna.algorithm.episodes import Episode, Scores
 from dna.common.append_log import AppendLog, changed, damage
+from dna.common.storage import blocks
 from dna.config import Config
 
 
@@ -177,13 +177,12 @@ def differing(folder: Path, lengths: dict[str, int], hashes: dict[str, str]) -> 
     """One line per file of `MetricsFiles` that is not what a checkpoint recorded."""
     lines = []
     for name in MetricsFiles.NAMES:
+        path = folder / name
         if name in hashes:
-            found, left = hashlib.sha256(), lengths.get(name, 0)
-            with suppress(FileNotFoundError), (folder / name).open("rb") as file:
-                while left and (block := file.read(min(left, 2**20))):
-                    found.update(block)
-                    left -= len(block)
-            if left or found.hexdigest() != hashes[name]:
+            found = hashlib.sha256()
+            for block in blocks(path, lengths.get(name, 0)) if path.exists() else ():
+                found.update(block)
+            if found.hexdigest() != hashes[name]:
                 lines.append(f"{name} was changed after the run had finished")
     return lines
 

@@ -15,7 +15,7 @@ from dna.common import syscalls
 from dna.common.errors import BadInput, FolderBusy, StorageFailure
 from dna.common.json_lines import lines, parse_row
 from dna.common.lock import check_unlocked, locked
-from dna.common.storage import parse_json, recover
+from dna.common.storage import recover
 from dna.config import Config
 from dna.config.overrides import digest
 from dna.distributed.collectives import on_rank_zero
@@ -48,17 +48,20 @@ def finished(folder: RunFolder, config: Config, seed: int, how: How) -> dict[str
 
 
 def _changed_logs(folder: RunFolder, config: Config, seed: int) -> list[str]:
-    """One line per log of a finished run that is not what its last checkpoint recorded."""
+    """One line per log of a finished run that is not what its last checkpoint recorded.
+
+    Damage to that checkpoint takes nothing from the result, but leaves nothing to compare with.
+    """
     found = checkpoint.names(folder.path)
     if not found:
-        return []
+        return ["its logs cannot be checked, as it has no checkpoint"]
     path = folder.path / "checkpoints" / found[-1]
     try:
         files = checkpoint.verified(path, digest(config, seed), {"state.json"})
-        state = parse_json(files["state.json"], path / "state.json")
-    except StorageFailure:
-        return []  # nothing will be read from it
-    return differing(folder.path, state.get("lengths", {}), state.get("hashes", {}))
+    except StorageFailure as error:
+        return [f"its logs cannot be checked ({error})"]
+    state = checkpoint.state_in(path, files)
+    return differing(folder.path, state["lengths"], state["hashes"])
 
 
 @contextmanager

@@ -7,6 +7,8 @@ package's term for an argument of Stable-Baselines3 and similar libraries.
 import difflib
 import json
 import re
+import signal
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,10 +59,17 @@ def text_of(error: BaseException) -> str:
     """Return the message of an exception, even one whose `__str__` fails."""
     try:
         return str(error)
-    except KeyboardInterrupt:
-        raise
     except BaseException as failure:
+        if isinstance(failure, KeyboardInterrupt) and _is_ctrl_c(failure):
+            raise
         return f"its message cannot be shown ({type(failure).__name__} in __str__)"
+
+
+def _is_ctrl_c(interrupt: KeyboardInterrupt) -> bool:
+    """Whether the handler of Ctrl-C raised this, and not the `__str__` that was called."""
+    frames = [frame for frame, _ in traceback.walk_tb(interrupt.__traceback__)]
+    handler = getattr(signal.getsignal(signal.SIGINT), "__code__", None)
+    return len(frames) == 1 or frames[-1].f_code is handler
 
 
 def quoted(text: str) -> str:

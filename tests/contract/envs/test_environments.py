@@ -323,12 +323,20 @@ class Unspeakable(BaseException):
         raise ValueError("no words")
 
 
+class Interrupting(Exception):
+    """An exception whose message looks like Ctrl-C, which nobody pressed."""
+
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
 RAISED = {
     "raise": RuntimeError("the motor\nburned out"),
     "exit": SystemExit(0),
     "generator": GeneratorExit(),
     "cancelled": asyncio.CancelledError("later"),
     "unspeakable": Unspeakable(),
+    "interrupting": Interrupting(),
     "key": KeyError(type("Odd", (), {"__repr__": lambda self: 1 / 0})()),
     "escapes": RuntimeError("\x1b[31mred\x07"),
 }
@@ -366,6 +374,7 @@ class Broken(Countdown):
         ("generator", EnvironmentFailure, "agent 0: GeneratorExit at test_env"),
         ("cancelled", EnvironmentFailure, "agent 0: CancelledError: later$"),
         ("unspeakable", EnvironmentFailure, r"Unspeakable: .*\(ValueError in __str__\)$"),
+        ("interrupting", EnvironmentFailure, r"\(KeyboardInterrupt in __str__\)$"),
         ("key", EnvironmentFailure, r"KeyError: .*\(ZeroDivisionError in __str__\)$"),
         ("escapes", EnvironmentFailure, r"RuntimeError: \\x1b\[31mred\\x07$"),
         ("nan at the end", NonFinite, "final observation that is not finite"),

@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 #: Prefix of the names of the threads in which environments are called.
 THREAD = "environments"
+#: Longest time limit, which `--env-timeout` has too.
+MOST_SECONDS = 1_000_000
 #: Additional seconds for a call that holds the interpreter lock, which is ended from outside.
 GRACE = 30
 #: Additional seconds for a `close()` that was interrupted; then the process ends.
@@ -92,8 +94,12 @@ def environment_calls(name: str, how: How, folder: Path) -> Iterator[Calls]:
     if seconds is None:
         yield Calls(name)
         return
-    if isinstance(seconds, bool) or not isinstance(seconds, float | int) or not seconds > 0:
-        raise BadInput(f"env_timeout: given {seconds!r:.40}, must be a number of seconds > 0")
+    number = isinstance(seconds, float | int) and not isinstance(seconds, bool)
+    if not number or not 0 < seconds <= MOST_SECONDS:
+        raise BadInput(
+            f"env_timeout: given {seconds!r:.40}, must be a number of seconds > 0 and at most "
+            f"{MOST_SECONDS:,}"
+        )
     if how.on_hang == "exit":
         watched = WatchedCalls(name, seconds)
         with watching(watched, folder, how.world.report):

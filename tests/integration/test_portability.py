@@ -120,6 +120,12 @@ def test_without_flock_a_second_process_is_kept_out_and_told_by_whom(tmp_path):
         assert errors.endswith(f"FolderBusy: {tmp_path}: in use by {owner}\n")
 
 
+def test_without_flock_no_library_warns(tmp_path):
+    process = python("import sys; sys.modules['fcntl'] = None\n" + HOLD, tmp_path)
+    said, errors = process.communicate(timeout=30)
+    assert (process.returncode, said, errors) == (0, "locked\n", "")
+
+
 def test_without_flock_the_lock_of_a_killed_process_is_free(tmp_path):
     with holding(tmp_path) as first:
         first.send_signal(signal.SIGKILL)

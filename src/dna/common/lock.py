@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -133,7 +134,9 @@ def _exclusive(file: TextIO, folder: Path) -> Iterator[None]:
             raise _busy(file, folder) from None
         yield
         return
-    from filelock import FileLock, Timeout
+    with warnings.catch_warnings():  # a soft lock also ends with its process, on one machine
+        warnings.filterwarnings("ignore", "only soft file lock is available")
+        from filelock import FileLock, Timeout
 
     try:
         held = FileLock(folder / SECOND, thread_local=False).acquire(timeout=0)

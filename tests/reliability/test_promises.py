@@ -1,6 +1,7 @@
 """What docs/reliability.md promises, where it once was not true."""
 
 import errno
+import fcntl
 import hashlib
 import io
 import json
@@ -346,6 +347,16 @@ def test_reasons_that_only_the_machines_record_had_are_not_lost_in_silence(
 
 
 # ── locks and children ────────────────────────────────────────────────────────────────────
+
+
+def test_two_processes_may_check_a_folder_at_once(run):
+    with (run / "run.lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH)  # what `check_unlocked` holds for an instant
+        check_unlocked(run)
+        with pytest.raises(FolderBusy), locked(run):
+            pass
+    with locked(run), pytest.raises(FolderBusy):
+        check_unlocked(run)
 
 
 def test_a_child_of_the_environment_does_not_hold_the_run(tmp_path):

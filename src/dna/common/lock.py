@@ -19,7 +19,7 @@ from dna.common.errors import FolderBusy
 from dna.common.storage import finish, make_folder, pending, storage_errors
 
 try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 except ImportError:  # Windows
     HAS_FLOCK = False
 else:
@@ -81,7 +81,7 @@ def _holding(folder: Path) -> Iterator[TextIO]:
     with os.fdopen(fd, "a+") as file, ExitStack() as stack:
         for pause in (*PAUSES, None):
             try:
-                stack.enter_context(_exclusive(file, folder))
+                stack.enter_context(_locking(file, folder))
                 break
             except FolderBusy:
                 if pause is None:
@@ -120,16 +120,19 @@ def check_unlocked(folder: Path) -> None:
     """Raise `FolderBusy` if another process trains here: an early check, not a guarantee."""
     path = folder / "run.lock"
     if path.is_file():
-        with storage_errors(path), path.open() as file, _exclusive(file, folder):
+        with storage_errors(path), path.open() as file, _locking(file, folder, shared=True):
             pass
 
 
 @contextmanager
-def _exclusive(file: TextIO, folder: Path) -> Iterator[None]:
-    """Lock the folder of an open `run.lock` without waiting; closing the file ends a flock."""
+def _locking(file: TextIO, folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Lock the folder of an open `run.lock` without waiting; closing the file ends a flock.
+
+    Shared locks do not exclude each other: two processes may check a folder at once.
+    """
     if HAS_FLOCK:
         try:
-            flock(file, LOCK_EX | LOCK_NB)
+            flock(file, (LOCK_SH if shared else LOCK_EX) | LOCK_NB)
         except BlockingIOError:
             raise _busy(file, folder) from None
         yield

@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from dna.envs.state import watched_values
-from dna.envs.state.program_state import ProgramState
+from dna.envs.state.program_state import ProgramState, variables_of
 
 COUNT = 0
 TABLE = {"a": [1]}
@@ -645,3 +645,18 @@ def test_strange_arrays_are_compared(data, monkeypatch):
     monkeypatch.setattr(watched_values, "MOST_BYTES", 0)
     monkeypatch.setitem(globals(), "DATA", data)
     assert ProgramState(UsesData()).changed() == []
+
+
+class Asserting(gymnasium.Env):
+    """An environment in a test module, where pytest rewrites the assertions."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def step(self, action):
+        assert action in self.action_space, "pytest explains a failure with code of its own"
+        return 0, 0.0, False, False, {}
+
+
+def test_assertions_that_pytest_rewrites_lead_to_no_variables_of_pytest():
+    assert not [name for name in variables_of(Asserting()) if "pytest" in name.lower()]

@@ -28,6 +28,8 @@ from dna.envs.state import graph, memory_layout, qualified_names
 Array = npt.NDArray[Any]
 #: Packages whose classes and modules keep no state of an episode.
 TRUSTED = {"gymnasium", "numpy", "dna", "torch", "scipy", "minatar", "ale_py", "mujoco"}
+#: Packages whose code pytest puts into the assertions of an environment in a test module.
+TESTING = {"_pytest", "pytest", "pluggy"}
 #: Packages that draw: pictures, fonts and windows are no state of an episode either.
 DRAWING = {"pygame", "pyglet", "OpenGL", "PIL", "cv2", "matplotlib"}
 #: Each thread has a value of its own.
@@ -48,7 +50,7 @@ BLOCK = 2**20
 def is_trusted(module: object) -> bool:
     """Whether the classes and functions of a module keep no state of an episode."""
     top = _top(module)
-    return top in TRUSTED or (top in sys.stdlib_module_names and top != "__main__")
+    return top in TRUSTED | TESTING or (top in sys.stdlib_module_names and top != "__main__")
 
 
 class Watched(NamedTuple):

@@ -37,6 +37,7 @@ def make_actor(networks: Networks, agents: int, *, values: bool = False) -> Acto
         and obs.dtype == "float32"
         and networks.action.kind != "hybrid"
         and networks.device.type == "cpu"
+        and not networks.policy.custom  # whatever its layers look like
         and all(isinstance(m, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for m in layers)
     ):
         return NumpyActor(networks, values=values)

@@ -17,7 +17,7 @@ from dna.distributed.world import SOLO, World
 from dna.envs.specs import ActionSpec, ObservationSpec, numbers
 from dna.networks.batch import Observations, in_chunks
 from dna.networks.distributions import distribution, mask_illegal
-from dna.networks.encoders import encoder_for, init_head
+from dna.networks.encoders import PREFIX, encoder_for, init_head
 from dna.networks.normalizers import normalizer_for, preprocessing
 
 #: Width of the random projection of appendix J.
@@ -40,6 +40,7 @@ class PolicyNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.activation, width = encoder_for(settings, obs)
+        self.custom = settings.encoder.startswith(PREFIX)
         outputs = sum(action.choices) + action.numbers
         reals = action.numbers
         self.policy_head = init_head(nn.Linear(width, outputs), settings.init, gain=0.01)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from dna.algorithm.returns import estimate
 from dna.common.errors import BadInput
@@ -10,6 +11,7 @@ from dna.common.timing import Clock
 from dna.config import ObservationNorm
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.actors import FEW, NumpyActor, TorchActor, make_actor
+from dna.networks.encoders import register_encoder
 from dna.networks.networks import FlatWeights, Networks
 from helpers import collector, tiny
 
@@ -97,3 +99,21 @@ def test_values_of_acting_are_those_of_a_pass_afterwards(agents):
 def test_two_networks_are_evaluated_afterwards():
     with pytest.raises(BadInput, match=r"returns.values: acting is for one network"):
         tiny("dna", **{"returns.values": "acting"})
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [[nn.Linear(7, 9), nn.ReLU()], [nn.Linear(7, 9)], [nn.Linear(7, 9), nn.Linear(9, 5)]],
+    ids=["rectified", "linear", "two"],
+)
+def test_an_encoder_of_ones_own_acts_as_it_learns(layers):
+    """Its layers look like those of the built-in encoder, but what is between them differs."""
+    name = register_encoder(nn.Sequential(*layers), "own_for_acting")
+    config = tiny("dna", None, **{"network.encoder": name})
+    networks = Networks(config, VECTOR, ACTIONS["numbers"])
+    rng = np.random.default_rng(0)
+    obs = rng.standard_normal((4, 7)).astype(np.float32)
+    noise = networks.distribution.draw(rng, (4,))
+    pi = make_actor(networks, 4)(obs, noise)[0]
+    expected = networks.pi(torch.from_numpy(obs)).pi.detach().numpy()
+    np.testing.assert_allclose(pi, expected, rtol=1e-5, atol=1e-6)

@@ -4,12 +4,14 @@ import threading
 from contextlib import closing
 
 import pytest
+import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from dna.common.errors import Preempted, StorageFailure
 from dna.common.storage import read_folder, write_folder
 from dna.common.tensor_files import tensor_bytes, tensors_from
 from dna.config.overrides import digest, tweak
+from dna.networks.encoders import register_encoder
 from dna.runs import checkpoint
 from dna.runs.folder import RunFolder
 from dna.runs.setup import How
@@ -56,8 +58,10 @@ def test_interrupted_and_uninterrupted_runs_are_the_same_bytes(algorithm, env_id
     assert (machine["resumes"], machine["exact"], machine["why_not_exact"]) == (3, True, [])
 
 
-def test_another_number_of_threads_is_said(tmp_path):
-    config = tiny("dna", "CartPole-v1", interactions=768)
+def test_another_number_of_torchs_threads_is_said(tmp_path):
+    """Torch's own threads remain where an encoder is not known to work in pieces."""
+    name = register_encoder(lambda spec: torch.nn.Linear(4, 8), "of_torchs_threads")
+    config = tiny("dna", "CartPole-v1", interactions=768, **{"network.encoder": name})
     how = How(tensorboard=False, threads=1)
     with pytest.raises(Preempted):
         train(config, 3, tmp_path, how=how, sinks=[Stopper(3)])

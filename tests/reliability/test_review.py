@@ -174,7 +174,7 @@ def test_a_resumed_run_remembers_how_it_was_begun(tmp_path, capsys):
     assert main(["resume", out, "--quiet"]) == 0
     assert capsys.readouterr().err == ""  # nothing is inexact
     machine = RunFolder(tmp_path / "run").machine()
-    assert (machine["torch_threads"], machine["exact"]) == (2, True)
+    assert (machine["threads"], machine["exact"]) == (2, True)
     assert machine["asked"]["compile"] == "off"
 
 
@@ -317,7 +317,7 @@ def test_the_training_command_remembers_too(tmp_path):
     (tmp_path / "run" / "done").unlink()
     assert main([*words, "--resume"]) == 0
     machine = RunFolder(tmp_path / "run").machine()
-    assert (machine["torch_threads"], machine["asked"]["checkpoint_every"]) == (2, 100)
+    assert (machine["threads"], machine["asked"]["checkpoint_every"]) == (2, 100)
     assert machine["exact"]
 
 

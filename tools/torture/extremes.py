@@ -36,7 +36,7 @@ VALUES = {
 ENTRIES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "policy/policy.json": (("clip", "gain", "format", "network", "about"), EVAL),
     "done": (("score", "seed"), REPORT),
-    "machine.json": (("asked", "torch_threads"), RESUME),
+    "machine.json": (("asked", "threads"), RESUME),
     "config.json": (("seed", "config"), RESUME),
     "state.json": (("interactions", "lengths", "setting", "resumes"), RESUME),
     "metrics.jsonl": (("score", "interactions"), REPORT),

@@ -1,11 +1,14 @@
 """The engine: runs any phase on any data (lines 11-17 of algorithm 1 are three calls of it).
 
 freeze → for each epoch → for each mini-batch → step (loss → backward → clip → Adam) → means.
-`EagerStep` is the plain optimizer step; `dna.algorithm.compiled_step` has a compiled one.
+`EagerStep` is the plain optimizer step; `dna.algorithm.compiled_step` has a compiled one. Both
+compute the same bits on any number of threads: a mini-batch is cut into pieces of fixed size,
+and the gradients of the pieces are added in a fixed order.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -18,7 +21,7 @@ from dna.common.errors import NonFinite
 from dna.common.timing import Clock
 from dna.config import AnyPhase, resolve
 from dna.distributed.world import SOLO, World
-from dna.networks.batch import Batch, Experience, minibatches
+from dna.networks.batch import Batch, Experience, Minibatch, minibatches
 from dna.networks.networks import FlatWeights, Networks
 
 #: Called with a phase's frozen data before its first step; returns metrics to log.
@@ -34,7 +37,11 @@ class PhaseStep(Protocol):
     clock: Clock
     world: World  # the ranks that share each mini-batch
 
-    def __call__(self, data: Batch, progress: float) -> Metrics:
+    @property
+    def beside(self) -> bool:
+        """Whether it pays to run another phase at the same time."""
+
+    def __call__(self, rows: Minibatch, progress: float) -> Metrics:
         """Learn from these rows and return the mean of the steps' metrics."""
 
 
@@ -54,11 +61,14 @@ def run_phase(
         group["lr"] = learning_rate
     with step.clock("frozen columns"):
         data = data.with_columns(freeze(phase, networks, data))
-    probed = step.probe(phase, data, progress) if step.probe else {}
+    probed = {}
+    if step.probe:
+        with step.clock("noise"):
+            probed = step.probe(phase, data, progress)
     epochs = Epochs(data, phase.sgd.epochs, phase.sgd.minibatch, rng, step.minibatches)
     meter = Meter(phase.name, step.world)
-    for batch in step.clock.each("gather", epochs):
-        meter.add(step(batch, progress))
+    for rows in epochs:
+        meter.add(step(rows, progress))
     means = meter.means(epochs)
     return means | {f"{phase.name}/learning_rate": learning_rate} | probed
 
@@ -69,6 +79,32 @@ def due(phase: AnyPhase, iteration: int) -> bool:
     if iteration == 0 and getattr(phase, "skips_first", False):
         return False
     return (iteration + 1) % phase.every == 0
+
+
+def independent(one: AnyPhase, other: AnyPhase) -> bool:
+    """Return whether neither phase trains a network that the other trains or evaluates."""
+    return not (_trained(one) & _used(other) or _trained(other) & _used(one))
+
+
+def _trained(phase: AnyPhase) -> set[str]:
+    return {"policy", "value"} if phase.trains == "both" else {phase.trains}
+
+
+def _used(phase: AnyPhase) -> set[str]:
+    # Phases registered by users need not define `needs`: they may evaluate both networks.
+    needs = getattr(phase, "needs", "both")
+    return _trained(phase) | ({"policy", "value"} if needs == "both" else {needs})
+
+
+def concurrent(phases: Iterable[AnyPhase]) -> list[list[AnyPhase]]:
+    """Split a list of phases into successive groups that may run at the same time."""
+    groups: list[list[AnyPhase]] = []
+    for phase in phases:
+        if groups and all(independent(phase, other) for other in groups[-1]):
+            groups[-1].append(phase)
+        else:
+            groups.append([phase])
+    return groups
 
 
 class Epochs:
@@ -89,14 +125,14 @@ class Epochs:
         self.together = together  # mini-batches concatenated for one call of a step
         self.start = rng.bit_generator.state
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Minibatch]:
         self.rng.bit_generator.state = self.start
         for _ in range(self.epochs):
             yield from minibatches(self.data, self.size, self.rng, self.together)
 
     def batch(self, index: int) -> Batch:
-        """Gather again what the step was given in call `index`."""
-        return next(islice(self, index, None))
+        """Gather what the step was given in call `index`."""
+        return next(islice(self, index, None)).gather()
 
 
 class EagerStep:
@@ -109,26 +145,46 @@ class EagerStep:
         phase: AnyPhase,
         networks: Networks,
         weights: FlatWeights,
-        micro: int | None = None,
+        piece: int | None = None,
         clock: Clock | None = None,
         world: World = SOLO,
     ) -> None:
+        """`piece`: rows of a piece of a mini-batch; None processes mini-batches whole."""
         self.world = world
         self.phase = phase
         self.networks = networks
         self.clock = clock or Clock()
         self.probe: Probe | None = None
         self.rows = phase.sgd.minibatch
-        self.micro = micro if micro and is_mean_over_rows(phase) else self.rows
+        self.piece = piece if piece and is_mean_over_rows(phase) else self.rows
+        self.whole = self.rows <= self.piece and world.size == 1
+        self.heavy = piece is not None and 2 * self.rows >= piece
+        self.weights = weights
         self.vector = weights.vector(phase.trains)
+        self.parameters = weights.parameters(phase.trains)
+        count = 1 if networks.workers.threads == 1 else math.ceil(self.rows / self.piece)
+        # Of the pieces that are computed at the same time; their order is that of the sum.
+        self.gradients = self.vector.new_empty((0 if self.whole else count, len(self.vector)))
         self.optimizer = torch.optim.Adam([self.vector], eps=phase.sgd.adam_eps, fused=True)
 
-    def __call__(self, data: Batch, progress: float) -> Metrics:
+    @property
+    def beside(self) -> bool:
+        """Whether it pays to run another phase at the same time.
+
+        Smaller steps are mostly calls from Python, which only one thread at a time can make.
+        """
+        return self.heavy
+
+    def __call__(self, rows: Minibatch, progress: float) -> Metrics:
         """Compute the gradient of one mini-batch, clip it, and take a step of Adam."""
         gradient = self.vector.grad
         assert gradient is not None
-        gradient.zero_()
-        metrics = self._accumulate(data, progress)
+        if self.whole:
+            gradient.zero_()
+            objective, metrics = loss(self.phase, self.networks, rows.gather(), progress)
+            objective.backward()  # type: ignore[no-untyped-call]
+        else:
+            metrics = self._add_pieces(gradient, rows, progress)
         if self.world.size > 1:
             with self.clock("ranks"):
                 self.world.sum_(gradient)
@@ -140,29 +196,46 @@ class EagerStep:
             norm = norm / self.world.size
         return metrics | {"gradient_norm": norm}
 
-    def _accumulate(self, mb: Batch, progress: float) -> Metrics:
-        """Accumulate the mini-batch's gradient in pieces small enough for the caches.
+    def _add_pieces(self, gradient: Tensor, rows: Minibatch, progress: float) -> Metrics:
+        """Compute the gradient as a sum over pieces, which the threads of the run share.
 
         A loss is a mean over weighted rows, so each piece counts by its share of the weight
         of the whole mini-batch, part of which may be on other ranks.
         """
-        if self.rows <= self.micro and self.world.size == 1:
-            objective, metrics = loss(self.phase, self.networks, mb, progress)
-            objective.backward()  # type: ignore[no-untyped-call]
-            return metrics
-        total = mb["weight"].sum().clamp(min=1.0)
+        gradient.zero_()
         sums: Metrics = {}
-        for start in range(0, len(mb["weight"]), self.micro):
-            piece = {name: column[start : start + self.micro] for name, column in mb.items()}
-            share = piece["weight"].sum().clamp(min=1.0) / total
-            if self.world.size > 1:
-                share = piece["portion"].sum()
-            objective, metrics = loss(self.phase, self.networks, piece, progress)
-            (objective * share).backward()  # type: ignore[no-untyped-call]
-            for name, value in metrics.items():
-                part = value.detach() * share
-                sums[name] = sums[name] + part if name in sums else part
+        work = partial(self._piece, rows.weight(), progress)
+        pieces = rows.pieces(self.piece)
+        for start in range(0, len(pieces), len(self.gradients)):
+            places = list(zip(pieces[start:], self.gradients, strict=False))
+            found = self.networks.workers.map(work, places)
+            for part, metrics in zip(self.gradients, found, strict=False):
+                gradient.add_(part)
+                for name, value in metrics.items():
+                    sums[name] = sums[name] + value if name in sums else value
         return sums
+
+    def _piece(
+        self, total: Tensor, progress: float, place: tuple[Minibatch, Tensor]
+    ) -> Metrics:
+        """Compute one piece's part of the gradient, in its place, and of the metrics."""
+        piece, gradient = place[0].gather(), place[1]
+        if self.world.size > 1:
+            share = piece["portion"].sum()
+        else:
+            share = piece["weight"].sum().clamp(min=1.0) / total
+        return self._gradient(piece, share, progress, gradient)
+
+    def _gradient(
+        self, piece: Batch, share: Tensor, progress: float, gradient: Tensor
+    ) -> Metrics:
+        objective, metrics = loss(self.phase, self.networks, piece, progress)
+        # Not `backward`: the pieces must not add to one `.grad` in the order of their threads.
+        found = torch.autograd.grad(
+            objective * share, list(self.parameters.values()), materialize_grads=True
+        )
+        self.weights.write(dict(zip(self.parameters, found, strict=True)), gradient)
+        return {name: value.detach() * share for name, value in metrics.items()}
 
 
 def clip(gradient: Tensor, limit: float | None) -> Tensor:

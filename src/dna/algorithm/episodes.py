@@ -50,8 +50,8 @@ class Scores:
             self.returns += step.unseen
         self.lengths += step.valid
         if count:
-            self._count(int(step.valid.sum()))
-        for agent in np.flatnonzero(step.ended & step.valid):
+            self._count(int(np.count_nonzero(step.valid)))
+        for agent in (step.ended & step.valid).nonzero()[0]:
             if count:
                 score = float(self.returns[agent])
                 self._finish(int(agent), score, int(self.lengths[agent]))

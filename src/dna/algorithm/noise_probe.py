@@ -16,7 +16,6 @@ from dna.algorithm.engine import PhaseStep
 from dna.algorithm.noise_scale import Estimate, NoiseReading, NoiseScale, Sizes
 from dna.algorithm.phases import is_mean_over_rows, loss
 from dna.common.randomness import generator
-from dna.common.timing import Clock
 from dna.config import AnyPhase, Config, Noise
 from dna.networks.batch import Batch, Experience
 from dna.networks.networks import Networks
@@ -26,12 +25,12 @@ CHUNK = 512
 
 
 def attach(
-    config: Config, networks: Networks, seed: int, steps: Mapping[str, PhaseStep], clock: Clock
+    config: Config, networks: Networks, seed: int, steps: Mapping[str, PhaseStep]
 ) -> "NoiseProbe | None":
     """Attach one probe to all steps of a run, if its configuration measures noise."""
     if config.noise is None:
         return None
-    probe = NoiseProbe(config, networks, seed, clock)
+    probe = NoiseProbe(config, networks, seed)
     for step in steps.values():
         step.probe = probe
     return probe
@@ -40,12 +39,11 @@ def attach(
 class NoiseProbe:
     """Measures the noise of phases every few iterations and keeps the moving averages."""
 
-    def __init__(self, config: Config, networks: Networks, seed: int, clock: Clock) -> None:
+    def __init__(self, config: Config, networks: Networks, seed: int) -> None:
         assert config.noise is not None
         self.settings: Noise = config.noise
         self.networks = networks
         self.seed = seed
-        self.clock = clock
         self.scales = {p.name: NoiseScale(self.settings.alpha) for p in config.phases}
         self.measured = dict.fromkeys(self.scales, 0)  # number of measurements by phase
         self.iteration = 0
@@ -63,16 +61,15 @@ class NoiseProbe:
         """Return the metrics `noise/<phase>/…` of this iteration; empty if none is due."""
         if not self.due(phase):
             return {}
-        with self.clock("noise"):
-            s = self.settings
-            rows = int((data["weight"] > 0).sum())
-            if rows <= s.b_small:
-                return {}  # too few rows hold a real step
-            big = None if s.b_big is None else min(s.b_big, rows)
-            sizes = Sizes(s.b_small, big, s.samples)
-            estimate = measure(phase, self.networks, data, progress, sizes, self._rng(phase))
-            reading = self.scales[phase.name].update(estimate)
-            self.measured[phase.name] += 1
+        s = self.settings
+        rows = int((data["weight"] > 0).sum())
+        if rows <= s.b_small:
+            return {}  # too few rows hold a real step
+        big = None if s.b_big is None else min(s.b_big, rows)
+        sizes = Sizes(s.b_small, big, s.samples)
+        estimate = measure(phase, self.networks, data, progress, sizes, self._rng(phase))
+        reading = self.scales[phase.name].update(estimate)
+        self.measured[phase.name] += 1
         return named(phase.name, reading)
 
     def _rng(self, phase: AnyPhase) -> np.random.Generator:
@@ -110,7 +107,7 @@ def measure(
         return loss(phase, networks, mb, progress)[0]
 
     weights = networks.weights(phase.trains)
-    return NoiseScale.measure(objective, weights, _Real(data), sizes, rng)
+    return NoiseScale.measure(objective, weights, _Real(data), sizes, rng, networks.workers)
 
 
 class _Real:

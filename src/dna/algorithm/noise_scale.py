@@ -18,9 +18,12 @@ import torch
 from torch import Tensor
 
 from dna.common.errors import BadInput
+from dna.common.threads import ONE_THREAD, Workers
 
 #: Normal quantile of a two-sided 95 % interval.
 Z = 1.959964
+#: Gradients of parts of a large mini-batch that are in memory at a time.
+AT_A_TIME = 8
 #: Least |𝒢|² that the authors' code divides by.
 FLOOR = 1e-4
 
@@ -170,10 +173,11 @@ def gradient(
     rows: Rows,
     index: Tensor,
     chunk: int | None = None,
+    workers: Workers = ONE_THREAD,
 ) -> Tensor:
     """Compute ∇L over these rows as one float64 vector on the CPU, leaving `.grad` alone."""
-    total = torch.zeros(sum(p.numel() for p in params), dtype=torch.float64)
-    for part in torch.split(index, chunk or len(index)):
+
+    def of_part(part: Tensor) -> Tensor:
         with torch.enable_grad():
             loss = loss_fn(rows[part])
             # A head that the loss does not depend on has no gradient.
@@ -182,7 +186,13 @@ def gradient(
             torch.zeros(p.numel()) if g is None else g.detach().reshape(-1).cpu()
             for p, g in zip(params, gradients, strict=True)
         ]
-        total += torch.cat(pieces).double() * (len(part) / len(index))
+        return torch.cat(pieces).double() * (len(part) / len(index))
+
+    total = torch.zeros(sum(p.numel() for p in params), dtype=torch.float64)
+    parts = torch.split(index, chunk or len(index))
+    for start in range(0, len(parts), AT_A_TIME):
+        for one in workers.map(of_part, parts[start : start + AT_A_TIME]):
+            total += one
     return total
 
 
@@ -380,11 +390,13 @@ class NoiseScale:
         data: Data,
         sizes: Sizes | None = None,
         seed: int | np.random.Generator = 0,
+        workers: Workers = ONE_THREAD,
     ) -> Estimate:
         """Measure the noise of a loss, a mean over rows, at the current parameters.
 
         `data` is a tensor, a sequence or dictionary of tensors with one row per sample, or an
         object with a length that takes an index; `loss_fn` gets rows of it in the same form.
+        `workers` compute gradients at the same time, which does not change the result.
         """
         rows = rows_of(data)
         weights = [p for p in params if p.requires_grad]
@@ -392,18 +404,19 @@ class NoiseScale:
         rng = np.random.default_rng(seed)
         b_big = sizes.check(len(rows))
         drawn = sample(rng, len(rows), b_big)
-        big = gradient(loss_fn, weights, rows, drawn, sizes.chunk)
-        small, along = [], []
-        for _ in range(sizes.samples):
-            drawn = sample(rng, len(rows), sizes.b_small)
+        big = gradient(loss_fn, weights, rows, drawn, sizes.chunk, workers)
+
+        def of_sample(drawn: Tensor) -> tuple[float, float]:
             one = gradient(loss_fn, weights, rows, drawn)
-            small.append(float(one @ one))
-            along.append(float(one @ big))
+            return float(one @ one), float(one @ big)
+
+        batches = [sample(rng, len(rows), sizes.b_small) for _ in range(sizes.samples)]
+        small, along = zip(*workers.map(of_sample, batches), strict=True)
         return Estimate(
             b_small=sizes.b_small,
             b_big=b_big,
             big=float(big @ big),
-            small=tuple(small),
-            along=tuple(along),
+            small=small,
+            along=along,
             rows=len(rows),
         )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dna.algorithm.returns import normalized
 from dna.config import Auxiliary, Distil, Joint, Linear, Policy, Value, resolve
-from dna.networks.batch import Batch, Experience, in_chunks
+from dna.networks.batch import Batch, Experience
 from dna.networks.networks import Networks
 
 Metrics = dict[str, Tensor]
@@ -132,8 +132,8 @@ def _(phase: Value, networks: Networks, mb: Batch, progress: float) -> tuple[Ten
 def _(phase: Distil, networks: Networks, data: Experience) -> Batch:
     """Compute the teacher's targets and π_old with the networks at the start of the phase."""
     return {
-        "teacher": in_chunks(lambda obs: _teacher(phase, networks, obs), data.obs),
-        "pi_old": in_chunks(lambda obs: networks.pi(obs).pi, data.obs),
+        "teacher": networks.in_chunks(lambda obs: _teacher(phase, networks, obs), data.obs),
+        "pi_old": networks.in_chunks(lambda obs: networks.pi(obs).pi, data.obs),
     }
 
 
@@ -189,7 +189,7 @@ def _constraint(phase: Distil, networks: Networks, old: Tensor, new: Tensor) -> 
 @freeze.register
 def _(phase: Auxiliary, networks: Networks, data: Experience) -> Batch:
     """Compute π_old for the whole replay."""
-    return {"pi_old": in_chunks(lambda obs: networks.pi(obs).pi, data.obs)}
+    return {"pi_old": networks.in_chunks(lambda obs: networks.pi(obs).pi, data.obs)}
 
 
 @loss.register

@@ -24,6 +24,7 @@ from dna.config import Config
 from dna.distributed.collectives import sum_over_ranks
 from dna.distributed.shard import ALONE, Share
 from dna.envs import Array, State, Step, VectorEnv
+from dna.envs.protocol import all_finite
 from dna.networks.actors import make_actor
 from dna.networks.batch import Experience, Rollout
 from dna.networks.frames import Frames, FrameWriter, JoinedRollouts, ObservationWriter
@@ -132,8 +133,12 @@ class Collector:
         seed: int,
         call: Caller = call_directly,
         share: Share = ALONE,
+        piece: int | None = None,
     ) -> None:
-        """`call` makes the calls into the environments, which may hang."""
+        """`call` makes the calls into the environments, which may hang.
+
+        `piece` is the number of states that a thread evaluates at a time; None: all.
+        """
         self.call = call
         self.share = share if share.world.size > 1 else Share(agents=env.agents)
         self.world = share.world
@@ -142,7 +147,7 @@ class Collector:
         self.config = config
         self.seed = seed
         self.values = config.returns.values == "acting"
-        self.actor = make_actor(networks, env.agents, values=self.values)
+        self.actor = make_actor(networks, env.agents, values=self.values, piece=piece)
         norm = config.normalize_reward
         self.reward_normalizer: RewardNormalizer | None = None
         if norm is not None:
@@ -159,6 +164,11 @@ class Collector:
             )
         self.scores = RankScores(share) if self.world.size > 1 else Scores(env.agents)
         self.restart()
+
+    def pieces(self) -> dict[str, int]:
+        """Rows of the pieces in which the states of all agents are evaluated, if cut."""
+        piece = getattr(self.actor, "piece", None)
+        return {"acting": piece} if piece is not None and piece < self.env.agents else {}
 
     def restart(self) -> None:
         """Reset all environments."""
@@ -215,10 +225,12 @@ class Collector:
         rows = _Rows(horizon, self.env.agents, self.networks)
         for t in range(horizon):
             with clock("inference"):
-                seen = self.obs[~self.resetting] if self.resetting.any() else self.obs
+                seen = self.obs
+                if np.count_nonzero(self.resetting):
+                    seen = self.obs[~self.resetting]
                 self.networks.observe(seen, self.world)
                 pi, action, value = self.actor(self.obs, noise[t])
-                if not np.isfinite(pi).all():  # before an environment gets such actions
+                if not all_finite(pi):  # before an environment gets such actions
                     raise NonFinite("π's output is not finite", {"obs": self.obs, "pi": pi})
             with clock("env"):
                 step = self.call(self.env.step, action)
@@ -242,7 +254,8 @@ class Collector:
             self.elapsed = step.elapsed
         # With NEXT_STEP autoreset, the step after an episode's end only resets.
         self.resetting = step.done.copy()
-        self.resetting[list(step.final_obs)] = False
+        if step.final_obs:
+            self.resetting[list(step.final_obs)] = False
 
     def state(self) -> State:
         """Return the arrays of a checkpoint; the environments' own state is saved elsewhere."""

@@ -137,7 +137,14 @@ class RunOptions:
     ] = None
     threads: Annotated[
         int | None,
-        typer.Option(min=1, max=256, help="Torch threads [1 for small networks]"),
+        typer.Option(min=1, max=256, help="Threads of the run [one per core]"),
+    ] = None
+    pieces: Annotated[
+        Literal["fixed", "cores"] | None,
+        typer.Option(
+            help="Pieces of mini-batches that threads share: of fixed size, so that results do "
+            "not depend on the number of threads, or at least one per thread [fixed]"
+        ),
     ] = None
     env_threads: Annotated[
         int | None,

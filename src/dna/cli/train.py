@@ -224,6 +224,7 @@ class _StartOptions(Frozen):
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
+    pieces: Literal["fixed", "cores"] = "fixed"
     compile: Literal["auto", "off", "on"] = "auto"
     checkpoint_every: Count | None = None
     verify: bool = True

@@ -6,6 +6,7 @@ code does there.
 """
 
 import gc
+import importlib.util
 import io
 import mmap
 import os
@@ -33,11 +34,9 @@ DESCRIPTORS = "/proc/self/fd"
 
 def can_fork() -> bool:
     """Whether `in_forked_copy` works here; on macOS, system libraries do not survive a fork."""
-    try:
-        import fcntl  # noqa: F401 a copy needs it, and not every build of Python has it
-    except ImportError:
-        return False
-    return hasattr(os, "fork") and sys.platform != "darwin" and os.path.isdir(DESCRIPTORS)
+    # What a copy refuses needs it, and not every build of Python has it.
+    whole = importlib.util.find_spec("fcntl") is not None and hasattr(os, "fork")
+    return whole and sys.platform != "darwin" and os.path.isdir(DESCRIPTORS)
 
 
 def in_forked_copy(

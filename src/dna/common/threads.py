@@ -1,16 +1,19 @@
-"""Threads that run one function at a time, and can be abandoned if one never returns.
+"""Threads: some that can be abandoned if a function never returns, and some that share work.
 
-They are daemons, unlike those of `concurrent.futures`, for which Python waits before it exits.
+All are daemons, unlike those of `concurrent.futures`, for which Python waits before it exits.
 """
 
 import contextvars
+import os
 import queue
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class Caller(Protocol):
@@ -77,3 +80,135 @@ class DaemonThread:
             del function  # what it refers to may be wanted elsewhere
             self._outcomes.put(outcome)
             del outcome
+
+
+def cores() -> int:
+    """Number of processors this process may use, which may be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Workers:
+    """Threads that work through lists of items together with the thread that asks.
+
+    Which thread takes which item is left to chance, so results are independent of the number
+    of threads if those of single items are. Functions that run in them must not depend on
+    settings of a thread, such as whether torch records gradients.
+    """
+
+    def __init__(self, threads: int = 1, begin: Callable[[], object] | None = None) -> None:
+        """`threads` includes the one that asks; the others first call `begin`."""
+        self.threads = threads
+        self._work = _Work()
+        self._process = os.getpid()
+        for number in range(1, threads):
+            run = contextvars.copy_context().run
+            work = (_serve, self._work, begin)
+            name = f"worker {number}"
+            threading.Thread(target=run, args=work, name=name, daemon=True).start()
+        # The threads refer to the work only, so that they end when this object is dropped.
+        self._finalizer = weakref.finalize(self, self._work.close)
+
+    def map(self, function: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+        """Apply a function to every item; raise the error of the first item that failed."""
+        job = _Job(function, list(items))
+        # A forked copy of the process does not have the threads, and perhaps a locked lock.
+        if self.threads == 1 or len(job.items) == 1 or os.getpid() != self._process:
+            return [function(item) for item in job.items]
+        self._work.add(job)
+        try:
+            self._work.help_until(job)
+        finally:
+            self._work.remove(job)
+        return [outcome.get() for outcome in job.outcomes if outcome is not None]
+
+    def close(self) -> None:
+        """End the threads once they have finished what they are doing; do not wait for them."""
+        self._finalizer()
+
+    def __deepcopy__(self, memo: object) -> "Workers":
+        """Return the same threads: copies of what uses them, such as networks, share them."""
+        return self
+
+
+class _Job(Generic[Item, T]):
+    """A function to apply to items, and the outcomes so far."""
+
+    def __init__(self, function: Callable[[Item], T], items: list[Item]) -> None:
+        self.function = function
+        self.items = items
+        self.outcomes: list[Outcome | None] = [None] * len(items)
+        self.taken = 0
+        self.left = len(items)
+
+    def run(self, index: int) -> None:
+        """Apply the function to one item."""
+        try:
+            self.outcomes[index] = Outcome(self.function(self.items[index]), None)
+        except BaseException as error:
+            self.outcomes[index] = Outcome(None, error)
+
+
+class _Work:
+    """The jobs that some thread waits for, oldest first."""
+
+    def __init__(self) -> None:
+        self.jobs: list[_Job[Any, Any]] = []
+        self.changed = threading.Condition()
+        self.closed = False
+
+    def add(self, job: _Job[Any, Any]) -> None:
+        """Offer a job to the threads that have nothing to do."""
+        with self.changed:
+            self.jobs.append(job)
+            self.changed.notify(len(job.items) - 1)
+
+    def remove(self, job: _Job[Any, Any]) -> None:
+        """Take back a job; it is unfinished if an interrupt ended the wait for it."""
+        with self.changed:
+            self.jobs.remove(job)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+
+    def help_until(self, own: _Job[Any, Any] | None) -> None:
+        """Take items until this job is finished, or for None until there will be no more.
+
+        Who waits for a job takes items of newer jobs too, but not of older ones: such an item
+        may be a whole phase, and the job would have to wait for it.
+        """
+        while True:
+            with self.changed:
+                while not (found := self._next(own)):
+                    if self.closed if own is None else own.left == 0:
+                        return
+                    self.changed.wait()
+                index = found.taken
+                found.taken += 1
+            found.run(index)
+            with self.changed:
+                found.left -= 1
+                if found.left == 0:
+                    self.changed.notify_all()
+            del found  # what it refers to may be wanted elsewhere
+
+    def _next(self, own: _Job[Any, Any] | None) -> _Job[Any, Any] | None:
+        first = 0 if own is None else self.jobs.index(own)
+        for job in self.jobs[first:]:
+            if job.taken < len(job.items):
+                return job
+        return None
+
+
+def _serve(work: _Work, begin: Callable[[], object] | None) -> None:
+    if begin is not None:
+        begin()
+    work.help_until(None)
+
+
+#: No threads but the one that asks.
+ONE_THREAD = Workers()

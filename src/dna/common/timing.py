@@ -1,11 +1,7 @@
 """Wall-clock time of the parts of a run. Never part of what a run computes."""
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Iterable
 
 
 class Clock:
@@ -15,16 +11,9 @@ class Clock:
         self.seconds: dict[str, float] = {}
         self.outer: list[str] = []
 
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        """Add the time spent in the block to this part."""
-        start = time.perf_counter()
-        self.outer.append(part)
-        try:
-            yield
-        finally:
-            self.outer.pop()
-            self._add(part, time.perf_counter() - start)
+    def __call__(self, part: str) -> "_Timed":
+        """Add the time spent in a `with` block to this part."""
+        return _Timed(self, part)
 
     def _add(self, part: str, spent: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + spent
@@ -32,20 +21,33 @@ class Clock:
             enclosing = self.outer[-1]
             self.seconds[enclosing] = self.seconds.get(enclosing, 0.0) - spent
 
-    def each(self, part: str, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items, and add the time that producing them takes to this part."""
-        rest = iter(items)
-        while True:
-            start = time.perf_counter()
-            try:
-                item = next(rest)
-            except StopIteration:
-                return
-            self._add(part, time.perf_counter() - start)
-            yield item
+    def add_concurrent(self, clocks: Iterable["Clock"], spent: float) -> None:
+        """Divide `spent` seconds among the parts that other clocks measured in them at once."""
+        parts = [pair for clock in clocks for pair in clock.take().items()]
+        total = sum(seconds for _, seconds in parts) or 1.0
+        for part, seconds in parts:
+            self.seconds[part] = self.seconds.get(part, 0.0) + seconds * spent / total
 
     def take(self) -> dict[str, float]:
         """Return the seconds so far and start again from zero."""
         seconds = self.seconds
         self.seconds = {}
         return seconds
+
+
+class _Timed:
+    """One timed block. A class, because a generator would cost more than small blocks do."""
+
+    __slots__ = ("clock", "part", "start")
+
+    def __init__(self, clock: Clock, part: str) -> None:
+        self.clock = clock
+        self.part = part
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+        self.clock.outer.append(self.part)
+
+    def __exit__(self, *error: object) -> None:
+        self.clock.outer.pop()
+        self.clock._add(self.part, time.perf_counter() - self.start)

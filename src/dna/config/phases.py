@@ -103,6 +103,11 @@ class Phase(Frozen):
         """Whether the phase is left out on the first iteration."""
         return False
 
+    @property
+    def needs(self) -> Literal["policy", "value", "both"]:
+        """Networks that `freeze` and `loss` evaluate; decides what may run at the same time."""
+        return "both"
+
 
 class ClippedPhase(Phase):
     """Fields of a phase with the clipped surrogate objective L^CLIP (section 4.4)."""
@@ -120,6 +125,11 @@ class ClippedPhase(Phase):
     """Rows over which advantages are normalized to mean 0 and standard deviation 1."""
     surrogate: Literal["joint", "per_dimension"] = "joint"
     """One ratio for the whole action, or one for each dimension and then their mean."""
+
+    @property
+    def needs(self) -> Literal["policy"]:
+        """Networks that `freeze` and `loss` evaluate: the policy network."""
+        return "policy"
 
 
 class Policy(ClippedPhase):
@@ -150,6 +160,11 @@ class Value(Phase):
     """Epochs, mini-batches and optimizer of this phase."""
     weight: Positive = 1.0
     """Coefficient of L^VF; the authors' code has 0.5."""
+
+    @property
+    def needs(self) -> Literal["value"]:
+        """Networks that `freeze` and `loss` evaluate: the value network."""
+        return "value"
 
 
 class Distil(Phase):

@@ -19,10 +19,10 @@ from gymnasium.vector.utils import batch_space
 
 from dna.common.errors import BadInput, MissingExtra
 from dna.common.messages import nearest, quoted
+from dna.common.threads import cores
 from dna.config import EnvConfig
 from dna.config import Procgen as ProcgenConfig
 from dna.config.environments import PROCGEN
-from dna.envs.atari.workers import cores
 from dna.envs.gym import VectorAdapter
 from dna.envs.protocol import Array, Making, State, guard, one_line, unsaveable
 from dna.envs.spaces import ObservationCodec, Observer

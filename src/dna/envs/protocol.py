@@ -72,9 +72,14 @@ def _raised_at(error: BaseException) -> str:
     return shown(f" at {Path(frames[0].filename).name}:{frames[0].lineno}{line}", 120)
 
 
+def all_finite(array: Array) -> bool:
+    """Whether all numbers are finite; counting is faster than `all` for small arrays."""
+    return int(np.count_nonzero(np.isfinite(array))) == array.size
+
+
 def check_finite(what: str, array: Array, agents: Sequence[int] | Array | None = None) -> None:
     """Stop at the first non-finite number, naming the agent."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if array.dtype.kind == "f" and not all_finite(array):
         rows = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
         agent = int(rows[0] if agents is None else agents[rows[0]])
         text = f"the environment gave a {what} that is not finite (agent {agent})"

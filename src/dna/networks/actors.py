@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dna.networks.frames import moved
 from dna.networks.networks import Networks
@@ -27,8 +27,13 @@ class Actor(Protocol):
         """Return (parameters of π [A, P], action [A, W], V_π [A]) for states [A, …]."""
 
 
-def make_actor(networks: Networks, agents: int, *, values: bool = False) -> Actor:
-    """Make the faster of the two actors; `values` asks for V_π as well."""
+def make_actor(
+    networks: Networks, agents: int, *, values: bool = False, piece: int | None = None
+) -> Actor:
+    """Make the faster of the two actors; `values` asks for V_π as well.
+
+    `piece` is the number of states that a thread evaluates at a time; None: all.
+    """
     obs = networks.obs
     layers = networks.policy.encoder.children()
     if (
@@ -41,25 +46,32 @@ def make_actor(networks: Networks, agents: int, *, values: bool = False) -> Acto
         and all(isinstance(m, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for m in layers)
     ):
         return NumpyActor(networks, values=values)
-    return TorchActor(networks, values=values)
+    return TorchActor(networks, values=values, piece=piece)
 
 
 class TorchActor:
     """Any network on any device; samples on the CPU, as noise on GPUs depends on the model."""
 
-    def __init__(self, networks: Networks, *, values: bool = False) -> None:
+    def __init__(
+        self, networks: Networks, *, values: bool = False, piece: int | None = None
+    ) -> None:
         self.networks = networks
         self.values = values
+        self.piece = piece
 
     @torch.inference_mode()
     def __call__(self, obs: Array, noise: Array) -> tuple[Array, Array, Array | None]:
         """Run a forward pass and sample."""
-        states = moved(torch.from_numpy(obs), self.networks.device)
-        output = self.networks.pi(states)
-        pi = output.pi.cpu()
+        parts = torch.split(torch.from_numpy(obs), self.piece or len(obs))
+        found = self.networks.workers.map(self._forward, parts)
+        pi, *values = (torch.cat(part) for part in zip(*found, strict=True))
         action = self.networks.distribution.sample(pi, torch.from_numpy(noise))
-        value = output.value.cpu().numpy() if self.values else None
-        return pi.numpy(), action.numpy(), value
+        return pi.numpy(), action.numpy(), values[0].numpy() if values else None
+
+    @torch.inference_mode()  # in every thread
+    def _forward(self, obs: Tensor) -> tuple[Tensor, ...]:
+        output = self.networks.pi(moved(obs, self.networks.device))
+        return (output.pi.cpu(), output.value.cpu()) if self.values else (output.pi.cpu(),)
 
 
 class NumpyActor:
@@ -95,8 +107,11 @@ class NumpyActor:
             value = (x @ self.value_head[0] + self.value_head[1])[:, 0]
         if self.log_std is not None:
             action = pi + np.exp(self.log_std) * noise
-            spread = np.broadcast_to(self.log_std, pi.shape)
-            return np.concatenate([pi, spread], axis=1), action, value
+            width = len(self.log_std)
+            parameters = np.empty((len(pi), 2 * width), np.float32)
+            parameters[:, :width] = pi
+            parameters[:, width:] = self.log_std
+            return parameters, action, value
         return pi, self._choose(pi + noise), value
 
     def _choose(self, score: Array) -> Array:

@@ -2,7 +2,8 @@
 
 `Collector.collect` fills a `Rollout`; `returns.estimate` turns it into an `Experience`:
 observations, possibly as frames stored once, and columns with one row per interaction.
-`phases.freeze` adds columns; `minibatches` yields batches that include their observations:
+`phases.freeze` adds columns; `minibatches` yields the rows of each `Minibatch`, which are
+gathered where they are used, all at once or in pieces, as a batch with its observations:
 
     obs        [B, …]   as the environment returns it: uint8, bool or float32
     action     [B, W]   int64 choices or float32 real numbers
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dna.common.threads import ONE_THREAD, Workers
 from dna.distributed.shard import ALONE, Share
 from dna.networks.frames import Frames, JoinedRollouts, moved
 
@@ -90,13 +92,42 @@ class Experience:
         return Experience(obs, columns, self.share)
 
 
+@dataclass(frozen=True)
+class Minibatch:
+    """Rows of an experience, gathered when they are asked for."""
+
+    experience: Experience
+    index: Tensor  # [B] on the CPU; on several ranks, this rank's rows
+    total: Tensor | None = None  # on several ranks: the weight of all ranks' rows
+
+    def gather(self) -> Batch:
+        """Return the rows as a batch."""
+        if self.total is None:
+            return self.experience.rows(self.index)
+        empty = not len(self.index)  # the rank must still take part in the all-reduce
+        mb = self.experience.rows(torch.zeros(1, dtype=torch.int64) if empty else self.index)
+        if empty:
+            mb["weight"] = torch.zeros_like(mb["weight"])
+        return mb | {"portion": mb["weight"] / self.total.to(mb["weight"].device)}
+
+    def pieces(self, rows: int) -> "list[Minibatch]":
+        """Cut into pieces of so many rows; the last may have fewer."""
+        parts = torch.split(self.index, rows) if len(self.index) > rows else (self.index,)
+        return [Minibatch(self.experience, part, self.total) for part in parts]
+
+    def weight(self) -> Tensor:
+        """Return the sum of the rows' weights, at least one."""
+        weights = self.experience["weight"]
+        return weights[moved(self.index, weights.device)].sum().clamp(min=1.0)
+
+
 def minibatches(
     experience: Experience, size: int, rng: np.random.Generator, together: int = 1
-) -> Iterator[Batch]:
+) -> Iterator[Minibatch]:
     """Yield the mini-batches of one epoch: every row once, in random order.
 
-    `together` mini-batches are concatenated into one batch, for steps that take several at a
-    time. On several ranks the order is that of all rows; each rank gets its own rows of it.
+    `together` mini-batches are concatenated into one, for steps that take several at a time.
+    On several ranks the order is that of all rows; each rank gets its own rows of it.
     """
     world = experience.share.world
     order = torch.from_numpy(rng.permutation(len(experience) * world.size))
@@ -108,29 +139,31 @@ def minibatches(
         # Order within a mini-batch does not matter; sorted rows are faster to gather.
         parts = [part.sort().values for part in parts]
     for start in range(0, len(parts), together):
-        yield experience.rows(torch.cat(parts[start : start + together]))
+        yield Minibatch(experience, torch.cat(parts[start : start + together]))
 
 
-def _own_parts(experience: Experience, parts: list[Tensor]) -> Iterator[Batch]:
-    """Yield this rank's rows of each mini-batch, with their share of its weight."""
+def _own_parts(experience: Experience, parts: list[Tensor]) -> Iterator[Minibatch]:
+    """Yield this rank's rows of each mini-batch, with the weight of all its rows."""
     share = experience.share
     weights = share.whole(experience["weight"].cpu())
     for part in parts:
         own = share.rows(part).sort().values
-        total = weights[part].sum().clamp(min=1.0)
-        mb = experience.rows(own if len(own) else torch.zeros(1, dtype=torch.int64))
-        if not len(own):  # the rank must still take part in the all-reduce
-            mb["weight"] = torch.zeros_like(mb["weight"])
-        yield mb | {"portion": mb["weight"] / total.to(mb["weight"].device)}
+        yield Minibatch(experience, own, weights[part].sum().clamp(min=1.0))
 
 
-@torch.no_grad()
 def in_chunks(
-    function: Callable[[Tensor], Tensor], obs: Observations, rows: int = 1024
+    function: Callable[[Tensor], Tensor],
+    obs: Observations,
+    rows: int = 1024,
+    workers: Workers = ONE_THREAD,
 ) -> Tensor:
     """Apply `function` to all observations, without gradient, `rows` at a time."""
-    starts = range(0, len(obs), rows)
-    return torch.cat([function(obs[start : start + rows]) for start in starts])
+
+    @torch.no_grad()  # in every thread
+    def chunk(start: int) -> Tensor:
+        return function(obs[start : start + rows])
+
+    return torch.cat(workers.map(chunk, range(0, len(obs), rows)))
 
 
 def flat(x: Tensor) -> Tensor:

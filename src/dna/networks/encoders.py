@@ -11,7 +11,7 @@ import copy
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -206,6 +206,49 @@ _BUILDERS: dict[str, Callable[[Network, ObservationSpec, int], nn.Module]] = {
     "nature": _nature,
     "impala": _impala,
 }
+
+
+# ── pieces of work ────────────────────────────────────────────────────────────────────────────
+
+
+class Pieces(NamedTuple):
+    """Rows of the pieces of work that threads share."""
+
+    least: int  # of a mini-batch
+    most: int
+    acting: int  # of the agents' states
+
+    def of(self, minibatch: int) -> int:
+        """Return the rows of a piece of a mini-batch: half of it, within the limits."""
+        return min(max(minibatch // 2, self.least), self.most, minibatch)
+
+
+#: Measured by benchmarks/pieces.py: as small as costs little on a single thread.
+_PIECES = {
+    "small": Pieces(128, 256, 64),
+    "nature": Pieces(128, 256, 64),
+    "impala": Pieces(128, 256, 64),
+}
+#: Multiplications per piece of a dense network.
+_MULTIPLICATIONS = 2**26
+
+
+def pieces_of(settings: Network, obs: ObservationSpec) -> Pieces | None:
+    """Return the pieces for these observations; None for custom encoders.
+
+    They depend on the encoder alone, never on the machine, so that results do not either.
+    """
+    if settings.encoder.startswith(PREFIX):
+        return None
+    images = [ObservationSpec("image", shape, "uint8") for shape in obs.images]
+    names = {_choose(settings, image) for image in images} - {"mlp"}
+    if names:
+        return min(_PIECES[name] for name in names)
+    width = settings.width or _WIDTH["mlp"]
+    inputs = elements(obs) if obs.kind == "packed" else math.prod(obs.shape)
+    weights = inputs * width + (settings.depth - 1) * width**2
+    rows = 2 ** max(round(math.log2(_MULTIPLICATIONS / weights)), 5)
+    return Pieces(rows, rows, rows)
 
 
 class InBfloat16(nn.Module):

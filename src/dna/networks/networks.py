@@ -5,13 +5,14 @@ both, as the phases require, behind one preprocessing step whose statistics both
 `FlatWeights` places all their weights in one vector, θ = [θ_π, θ_V].
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from dna.common.threads import ONE_THREAD, Workers
 from dna.config import Config, Network
 from dna.distributed.world import SOLO, World
 from dna.envs.specs import ActionSpec, ObservationSpec, numbers
@@ -84,6 +85,9 @@ class ValueNetwork(nn.Module):
 class Networks(nn.Module):
     """θ_π, and θ_V where a phase trains it, behind one shared preprocessing step."""
 
+    #: Threads that share passes over many states.
+    workers: Workers = ONE_THREAD
+
     def __init__(self, config: Config, obs: ObservationSpec, action: ActionSpec) -> None:
         super().__init__()
         norm = config.normalize_observation
@@ -116,7 +120,11 @@ class Networks(nn.Module):
 
     def v_of_all(self, obs: Observations) -> Tensor:
         """Compute V of many states in chunks, without gradient; the result is on the CPU."""
-        return in_chunks(self.v, obs).cpu()
+        return self.in_chunks(self.v, obs).cpu()
+
+    def in_chunks(self, function: Callable[[Tensor], Tensor], obs: Observations) -> Tensor:
+        """Apply `function` to many states in chunks, shared among the threads of this run."""
+        return in_chunks(function, obs, workers=self.workers)
 
     def observe(self, obs: npt.NDArray[Any], world: World = SOLO) -> None:
         """Add the states of all ranks to the observation statistics, and apply the result."""
@@ -191,18 +199,28 @@ class FlatWeights:
 
     def parameters_of(self, vector: Tensor, which: Which) -> dict[str, Tensor]:
         """Split a vector like `vector(which)` into views, by parameter name in `Networks`."""
-        span = self.span(which)
+        offset = self.span(which).start
         return {
-            name: laid_out_as(vector[start - span.start : start - span.start + p.numel()], p)
-            for name, (start, p) in self.places.items()
-            if span.start <= start < span.stop
+            name: laid_out_as(vector[self.places[name][0] - offset :][: p.numel()], p)
+            for name, p in self.parameters(which).items()
         }
+
+    def parameters(self, which: Which) -> dict[str, nn.Parameter]:
+        """Return the networks' own parameters in the order of `vector(which)`."""
+        span = self.span(which)
+        inside = range(span.start, span.stop)
+        return {name: p for name, (start, p) in self.places.items() if start in inside}
 
     def vector_of(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Concatenate parameters of any layout: the inverse of `parameters_of`."""
-        return torch.cat(
-            [in_memory_order(x, self.places[name][1]) for name, x in parameters.items()]
-        )
+        return torch.cat(self._flat(parameters))
+
+    def write(self, parameters: Mapping[str, Tensor], vector: Tensor) -> None:
+        """Write what `vector_of` returns into existing memory."""
+        torch.cat(self._flat(parameters), out=vector)
+
+    def _flat(self, parameters: Mapping[str, Tensor]) -> list[Tensor]:
+        return [in_memory_order(x, self.places[name][1]) for name, x in parameters.items()]
 
 
 def _order(like: Tensor) -> list[int]:

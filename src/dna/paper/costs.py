@@ -128,7 +128,7 @@ def measured(run: PlannedRun) -> Speed:
     config = _short(run.config)
     how = _how(config)
     env = build_environments(config, 0, 0, how, None)
-    tune(how, env)
+    tune(how, config, env)
     try:
         with tempfile.TemporaryDirectory() as folder:
             work = Run(config, 0, RunFolder(Path(folder)), env, how)

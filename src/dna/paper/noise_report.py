@@ -83,7 +83,7 @@ def opened(path: Path, how: How | None = None) -> Iterator[Run]:
             f"{path}: has no checkpoint yet; train longer, or wait for the first one"
         )
     env = build_environments(config, seed, saved.resumes + 1, how, None)
-    tune(how, env)
+    tune(how, config, env)
     try:
         with tempfile.TemporaryDirectory() as elsewhere:
             run = Run(config, seed, RunFolder(Path(elsewhere)), env, how)

@@ -163,13 +163,18 @@ class MachineRecord:
         device: torch.device,
         packages: tuple[str, ...],
         compiled: Callable[[], list[str]],
+        threads: int,
+        pieces: dict[str, int],
     ) -> None:
-        """`packages`: of the environments; `compiled`: names the compiled phases."""
+        """`packages`: of the environments; `compiled`: names the compiled phases; `threads`:
+        those that share pieces of work; `pieces`: rows of these, where work is cut."""
         self.folder = folder
         self.how = how
         self.device = device
         self.packages = packages
         self.compiled = compiled
+        self.threads = threads
+        self.pieces = pieces
         self.facts: dict[str, Any] = {}
         self.inexact: list[str] = []  # why the run differs from an uninterrupted one
         self.not_resumable: list[str] = []  # those that were found before any interruption
@@ -179,6 +184,8 @@ class MachineRecord:
         ranks = self.how.world.size
         self.facts = {
             **describe(self.device, self.how.env_threads, ranks, self.packages),
+            "threads": self.threads,
+            "pieces": self.pieces,
             "resumes": resumes,
             "warm_up_steps": warm_up_steps,
             "asked": self.how.asked(),
@@ -231,6 +238,7 @@ class MachineRecord:
         ranks = self.how.world.size
         found = setting(self.device, self.packages)
         found["compiled"] = self.compiled()
+        found["pieces"] = self.pieces or None
         if ranks > 1:
             found["ranks"] = ranks
         return found

@@ -1,38 +1,45 @@
-"""Build the parts of a run: environments, networks, learner, device."""
+"""Build the parts of a run: environments, networks, learner, device, threads."""
 
 import ctypes
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
 
 from dna.algorithm.compiled_step import compiled_phases, make_steps
+from dna.algorithm.engine import EagerStep, concurrent
 from dna.algorithm.noise_probe import attach
+from dna.algorithm.phases import is_mean_over_rows
 from dna.algorithm.rollout import Replay
 from dna.common.errors import BadInput
 from dna.common.randomness import integer
-from dna.common.timing import Clock
-from dna.config import Config, Distil
+from dna.common.threads import Workers, cores
+from dna.config import AnyPhase, Config, Distil
 from dna.distributed.shard import Share
 from dna.distributed.world import SOLO, World
 from dna.envs import Making, Source, VectorEnv, make
-from dna.networks.encoders import NATURE_MINIMUM
+from dna.envs.specs import ObservationSpec
+from dna.networks.encoders import NATURE_MINIMUM, Pieces, pieces_of
 from dna.networks.networks import FlatWeights, Networks
 
 #: Options that a resumed run takes over unless they are given again.
-REMEMBERED = ("device", "threads", "compile", "checkpoint_every", "verify")
+REMEMBERED = ("device", "threads", "pieces", "compile", "checkpoint_every", "verify")
+#: Pieces of mini-batches of images, for the caches, where threads do not share them.
+UNSHARED = Pieces(512, 512, 512)
 
 
 @dataclass(frozen=True)
 class How:
     """How to execute a run, as opposed to what it computes.
 
-    Another number of torch threads may still change the last bits of the results.
+    `device`, `compile` and `pieces` may still change the last bits of the results.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = None  # torch; None: one for small networks, else every core
+    threads: int | None = None  # None: every core of this rank
+    pieces: Literal["fixed", "cores"] = "fixed"  # of mini-batches; "cores": one per thread
     env_threads: int | None = None  # None: one; Atari: 4 per core; Procgen: every core
     checkpoint_every: int | None = None  # interactions; None: ten times in the run
     env_timeout: float | None = None  # seconds that a call into the environments may take
@@ -53,12 +60,25 @@ class Learner:
     """What learns from rollouts: a step with an optimizer per phase, and PPG's replay."""
 
     def __init__(
-        self, config: Config, seed: int, networks: Networks, how: How, clock: Clock
+        self, config: Config, seed: int, networks: Networks, how: How, pieces: Pieces | None
     ) -> None:
         self.weights = FlatWeights(networks)
-        self.steps = make_steps(config, networks, self.weights, how.compile, clock, how.world)
-        self.probe = attach(config, networks, seed, self.steps, clock)  # of the noise scale
+        self.steps = make_steps(config, networks, self.weights, how.compile, how.world, pieces)
+        self.probe = attach(config, networks, seed, self.steps)  # of the noise scale
         self.replay = Replay(config.replay_length)
+
+    def groups(self, phases: Sequence[AnyPhase]) -> list[list[AnyPhase]]:
+        """Split phases into successive groups that run at the same time, where that pays."""
+        groups: list[list[AnyPhase]] = []
+        for group in concurrent(phases):
+            steps = [self.steps[phase.name] for phase in group]
+            # Ranks must communicate in the same order; the noise probe has one state.
+            alone = any(step.world.size > 1 or step.probe for step in steps)
+            if alone or not all(step.beside for step in steps):
+                groups += [[phase] for phase in group]
+            else:
+                groups.append(group)
+        return groups
 
     @property
     def optimizers(self) -> dict[str, torch.optim.Adam]:
@@ -68,6 +88,12 @@ class Learner:
     def compiled(self) -> list[str]:
         """Names of the phases whose steps are compiled."""
         return compiled_phases(self.steps)
+
+    def pieces(self) -> dict[str, int]:
+        """Rows of the pieces of each phase whose mini-batches are cut."""
+        steps = self.steps.items()
+        eager = {name: step for name, step in steps if isinstance(step, EagerStep)}
+        return {name: step.piece for name, step in eager.items() if step.piece < step.rows}
 
 
 def build_networks(config: Config, seed: int, env: VectorEnv, device: torch.device) -> Networks:
@@ -90,19 +116,54 @@ def _check_constraint(phase: Distil, kind: str) -> None:
         )
 
 
+def pieces_for(
+    how: How, config: Config, obs: ObservationSpec, device: torch.device
+) -> Pieces | None:
+    """Return the pieces of work that the run's threads share; None leaves it to torch's.
+
+    Results then do not depend on the number of threads, unless there is one piece per thread.
+    Torch's threads remain for custom encoders, and for images in phases whose loss cannot be
+    computed in pieces. On a GPU there is nothing to share.
+    """
+    pieces = pieces_of(config.network, obs)
+    divisible = not obs.images or all(is_mean_over_rows(phase) for phase in config.phases)
+    if pieces is None or device.type != "cpu" or not divisible:
+        return None
+    if how.pieces == "cores":
+        rows = min(phase.sgd.minibatch for phase in config.phases)
+        learning, acting = (-(-size // threads_of(how)) for size in (rows, config.agents))
+        least, most = min(pieces.least, learning), min(pieces.most, learning)
+        return Pieces(least, most, min(pieces.acting, acting))
+    return pieces
+
+
+def threads_of(how: How) -> int:
+    """Return the number of threads of a run on this rank."""
+    return how.threads or max(cores() // how.world.local_size, 1)
+
+
+def make_workers(how: How, pieces: Pieces | None) -> Workers:
+    """Start the threads that share pieces of work; torch itself uses one thread in each."""
+    return Workers(threads_of(how) if pieces else 1, partial(torch.set_num_threads, 1))
+
+
 def default_threads(env: VectorEnv, ranks: int = 1) -> int:
-    """Return the number of torch threads: all cores of this rank, or one.
+    """Return the number of torch threads where pieces are not shared: all cores, or one.
 
     Small networks get one: they lose more to synchronizing threads than they gain. `ranks`
     share the cores.
     """
     large = any(min(shape[:2]) >= NATURE_MINIMUM for shape in env.observation.images)
-    return max((os.cpu_count() or 1) // ranks, 1) if large else 1
+    return max(cores() // ranks, 1) if large else 1
 
 
-def tune(how: How, env: VectorEnv) -> None:
+def tune(how: How, config: Config, env: VectorEnv) -> None:
     """Set up torch's threads and the memory allocator of this process."""
-    torch.set_num_threads(how.threads or default_threads(env, how.world.local_size))
+    device = choose_device(how.device, how.world)
+    if pieces_for(how, config, env.observation, device):
+        torch.set_num_threads(1)
+    else:
+        torch.set_num_threads(how.threads or default_threads(env, how.world.local_size))
     if env.observation.images:
         keep_memory()
 

@@ -1,12 +1,14 @@
 """Training: algorithm 1 of the paper, for any list of phases.
 
-Apart from wall-clock times, `train` is a pure function of (config, seed): on one machine with
-the same number of torch threads, two runs write the same bytes.
+Apart from wall-clock times, `train` is a pure function of (config, seed): on one machine, two
+runs write the same bytes, on any number of threads.
 """
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from dna.common.process import Stop, stop_signals
 from dna.common.randomness import generator, whole_seed
 from dna.common.threads import Caller, call_directly
 from dna.common.timing import Clock
-from dna.config import Config
+from dna.config import AnyPhase, Config
 from dna.config.overrides import digest
 from dna.distributed.collectives import (
     check_replicas,
@@ -31,6 +33,7 @@ from dna.distributed.collectives import (
 )
 from dna.distributed.shard import Share
 from dna.envs import Source, VectorEnv
+from dna.networks.batch import Experience
 from dna.runs import checkpoint
 from dna.runs.callbacks import Callbacks, callbacks_in
 from dna.runs.folder import MEMORY, RunFolder
@@ -41,11 +44,14 @@ from dna.runs.reproducibility import MachineRecord, changes, packages_of
 from dna.runs.restore_check import RestoreCheck
 from dna.runs.retention import Saver
 from dna.runs.setup import (
+    UNSHARED,
     How,
     Learner,
     build_environments,
     build_networks,
     choose_device,
+    make_workers,
+    pieces_for,
     tune,
 )
 from dna.runs.start import finished, hold, newest_checkpoint
@@ -83,7 +89,7 @@ def train(
         resumes = saved.resumes + 1 if saved else 0
         env = calls(build_environments, config, seed, resumes, how, source)
         try:
-            tune(how, env)
+            tune(how, config, env)
             run = Run(config, seed, folder, env, how, calls, check_held)
             return run.train(saved, resumes, sinks, stop)
         finally:
@@ -113,13 +119,21 @@ class Run:
         self.clock = Clock()
         device = choose_device(how.device, self.world)
         self.networks = build_networks(config, seed, env, device)
-        self.learner = Learner(config, seed, self.networks, how, self.clock)
+        pieces = pieces_for(how, config, env.observation, device)
+        self.networks.workers = make_workers(how, pieces)
+        learning = pieces or (UNSHARED if env.observation.images else None)
+        self.learner = Learner(config, seed, self.networks, how, learning)
         share = Share(self.world, config.agents)
-        self.collector = Collector(env, self.networks, config, seed, call, share)
+        acting = pieces and pieces.acting
+        self.collector = Collector(env, self.networks, config, seed, call, share, acting)
         self.recorder = Recorder(folder.path, config, seed, tensorboard=how.tensorboard)
         packages = packages_of(env, config.env.id)
         device = self.networks.device
-        self.machine = MachineRecord(folder, how, device, packages, self.learner.compiled)
+        cut = self.learner.pieces() | self.collector.pieces()
+        threads = self.networks.workers.threads
+        self.machine = MachineRecord(
+            folder, how, device, packages, self.learner.compiled, threads, cut
+        )
         self.saver = Saver(folder.path, config.interactions, how.checkpoint_every, self.world)
         self.restore_check = RestoreCheck(self.collector, how.env_timeout, wanted=how.verify)
         self.callbacks = Callbacks()
@@ -220,15 +234,15 @@ class Run:
             check_finite(experience.columns, "rollout")
             learner.replay.add(experience)  # on the host: a GPU may not hold 32 rollouts
             experience = experience.to(networks.device)
-        for phase in config.phases:
-            if due(phase, self.iteration):
-                data = experience
-                if phase.reads == "replay":
-                    data = learner.replay.experience(phase.every).to(networks.device)
-                rng = generator(self.seed, f"shuffle/{phase.name}", self.iteration)
-                step = learner.steps[phase.name]
-                with clock(phase.name):
-                    metrics |= run_phase(phase, networks, step, data, rng, progress)
+        due_now = [phase for phase in config.phases if due(phase, self.iteration)]
+        for phases in learner.groups(due_now):
+            start = time.perf_counter()
+            learn = partial(self._learn, experience, progress)
+            found = networks.workers.map(learn, phases)
+            clocks = [learner.steps[phase.name].clock for phase in phases]
+            clock.add_concurrent(clocks, time.perf_counter() - start)
+            for phase, its in zip(phases, found, strict=True):
+                metrics |= its
                 self.callbacks.phase_end(phase.name, metrics)
                 if phase.reads == "replay" and phase.every == learner.replay.length:
                     learner.replay.clear()
@@ -236,6 +250,19 @@ class Run:
         check_finite(learned, "after learning")
         check_replicas(self.world, checkpoint.replicated(learned), self.iteration)
         return metrics
+
+    def _learn(
+        self, experience: Experience, progress: float, phase: AnyPhase
+    ) -> dict[str, float]:
+        """Run one phase on its data."""
+        learner, networks = self.learner, self.networks
+        data = experience
+        if phase.reads == "replay":
+            data = learner.replay.experience(phase.every).to(networks.device)
+        rng = generator(self.seed, f"shuffle/{phase.name}", self.iteration)
+        step = learner.steps[phase.name]
+        with step.clock(phase.name):
+            return run_phase(phase, networks, step, data, rng, progress)
 
     def parts(self) -> checkpoint.Parts:
         """Return everything that has state."""

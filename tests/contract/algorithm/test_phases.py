@@ -619,7 +619,7 @@ def test_a_mini_batch_may_be_walked_in_pieces(phase, kind, rows):
     batch = rollout(whole, kind)
     steps = {
         "whole": EagerStep(phase, whole, FlatWeights(whole)),
-        "pieces": EagerStep(phase, pieces, FlatWeights(pieces), micro=rows),
+        "pieces": EagerStep(phase, pieces, FlatWeights(pieces), rows),
     }
     rng = np.random.default_rng
     one = run_phase(phase, whole, steps["whole"], experience(batch), rng(7), 0.25)
@@ -638,7 +638,7 @@ def test_an_epoch_gives_each_row_exactly_once_with_all_its_columns(size):
     columns = {"weight": torch.ones(ROWS), "row": row}
     batch = Experience(row.square()[:, None], columns)
     rng = np.random.default_rng(0)
-    epochs = [list(minibatches(batch, size, rng)) for _ in range(2)]
+    epochs = [[mb.gather() for mb in minibatches(batch, size, rng)] for _ in range(2)]
     for epoch in epochs:
         assert all(len(mb["row"]) == size for mb in epoch[:-1])
         assert torch.cat([mb["row"] for mb in epoch]).sort().values.equal(row)
@@ -654,8 +654,9 @@ def test_mini_batches_that_come_together_are_the_same_mini_batches(together):
     columns = {"weight": torch.ones(ROWS), "row": row}
     for obs in (row[:, None], JoinedRollouts((row[:, None],))):
         batch = Experience(obs, columns)
-        one = list(minibatches(batch, 4, np.random.default_rng(0)))
-        many = list(minibatches(batch, 4, np.random.default_rng(0), together))
+        rng = np.random.default_rng
+        one = [mb.gather() for mb in minibatches(batch, 4, rng(0))]
+        many = [mb.gather() for mb in minibatches(batch, 4, rng(0), together)]
         assert len(many) == len(one) // together
         for name in ("row", "obs"):
             expected = torch.cat([mb[name] for mb in one])

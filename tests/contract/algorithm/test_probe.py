@@ -105,7 +105,7 @@ def test_rows_that_only_reset_are_not_drawn():
 def test_a_rollout_with_hardly_a_real_row_says_nothing():
     config = tweak(tiny("dna"), noise=NOISE)
     networks, data = experience(config)
-    probe = NoiseProbe(config, networks, 0, Clock())
+    probe = NoiseProbe(config, networks, 0)
     weight = torch.zeros(config.batch)
     weight[:8] = 1
     holed = Experience(data.obs, data.columns | {"weight": weight})

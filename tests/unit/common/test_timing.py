@@ -36,19 +36,17 @@ def test_a_part_inside_another_leaves_that_one(watch):
     assert clock.take() == {}
 
 
-def test_items_are_timed_while_they_are_made_not_while_they_are_used(watch):
-    def slow():
-        for number in range(3):
+def test_clocks_that_ran_at_the_same_time_share_it(watch):
+    clock, one, other = Clock(), Clock(), Clock()
+    with one("policy"):
+        watch.wait(6)
+        with one("optimizer"):
             watch.wait(2)
-            yield number
-
-    clock, seen = Clock(), []
-    with clock("outer"):
-        for number in clock.each("made", slow()):
-            seen.append(number)
-            watch.wait(3)
-    assert seen == [0, 1, 2]
-    assert clock.take() == {"made": 6, "outer": 9}
+    with other("value"):
+        watch.wait(4)
+    clock.add_concurrent([one, other], 6)  # while one clock ran, so did the other
+    assert clock.take() == {"policy": 3, "optimizer": 1, "value": 2}
+    assert one.take() == other.take() == {}
 
 
 def test_an_error_inside_is_counted_and_passed_on(watch):

@@ -126,7 +126,7 @@ def test_mini_batches_are_the_rows_of_one_rank_shared_out(kind):
     def walk(world):
         share = Share(world, agents)
         rng = np.random.default_rng(3)
-        return list(minibatches(experience(share), size, rng))
+        return [mb.gather() for mb in minibatches(experience(share), size, rng)]
 
     whole, parts = walk(SOLO), on_ranks(2, walk)
     assert len(whole) == len(parts[0]) == len(parts[1]) == steps * agents * rollouts // size

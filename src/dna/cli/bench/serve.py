@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from dna.algorithm.phases import freeze, loss
@@ -46,11 +45,9 @@ class Bench:
         self.case = case
         how = How(compile=compile, tensorboard=False)
         env = build_environments(case.config, 0, 0, how, None)
-        tune(how, env)
+        tune(how, case.config, env)
         self.run = Run(case.config, 0, RunFolder(folder), env, how)
         self.run.collector.warm_up()
-        if env.observation.kind == "image":
-            _clock_preprocessing(self.run)
         self.operations: dict[str, float] | None = None
         self.memory = 0
 
@@ -96,18 +93,6 @@ def _peak_of_workers() -> int:
                 if line.startswith("VmHWM:"):
                     peak += int(line.split()[1]) * 1024
     return peak
-
-
-def _clock_preprocessing(run: Run) -> None:
-    """Time the conversion of bytes to normalized floats as a separate part."""
-    forward = run.networks.preprocess.forward
-    clock = run.clock
-
-    def timed(obs: Tensor) -> Tensor:
-        with clock("normalize"):
-            return forward(obs)
-
-    setattr(run.networks.preprocess, "forward", timed)  # noqa: B010  mypy rejects assigning to a method
 
 
 def matmul_rate() -> float:
@@ -163,7 +148,7 @@ def _of_phase(run: Run, phase: AnyPhase, few: Experience) -> float:
 
     def gradient() -> None:
         (mb,) = minibatches(columns[0], ROWS, generator(0, "bench"))
-        loss(phase, run.networks, mb, 0.0)[0].backward()  # type: ignore[no-untyped-call]
+        loss(phase, run.networks, mb.gather(), 0.0)[0].backward()  # type: ignore[no-untyped-call]
 
     once = _count(frozen_columns)
     each_epoch = _count(gradient)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from dna.common.errors import BadInput, EnvironmentFailure, MissingExtra
 from dna.common.messages import nearest, quoted
+from dna.common.threads import cores
 from dna.config import EnvConfig
 from dna.config.environments import ATARI, Atari
 from dna.envs.atari.time_bar import draw_time
-from dna.envs.atari.workers import GamesTask, InProcess, WorkerPool, cores, shared_layout
+from dna.envs.atari.workers import GamesTask, InProcess, WorkerPool, shared_layout
 from dna.envs.image_ops import interleave
 from dna.envs.protocol import ALL, Array, Making, State, Step, guard
 from dna.envs.specs import ActionSpec, ObservationSpec, Stack

@@ -245,13 +245,6 @@ class InProcess:
         """Do nothing: the games hold only memory."""
 
 
-def cores() -> int:
-    """Number of processors this process may use, which may be fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def shares(agents: int, workers: int) -> list[range]:
     """The agents of each worker: contiguous ranges of nearly equal length."""
     ends = [agents * i // workers for i in range(workers + 1)]

@@ -9,8 +9,7 @@ import functools
 import random
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -127,30 +126,46 @@ class GlobalDraws:
         self.left = CALLS
         self.drawn: str | None = None  # the generator that was drawn from
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> "_WatchedCall":
         """Watch one call; after the first `CALLS`, compare only the generators' positions."""
-        if self.drawn is not None:
-            yield
-            return
-        look = _global_states if self.left else _global_positions
-        before = look()
-        yield
-        self.left = max(self.left - 1, 0)
-        moved = [name for name, state in look().items() if state != before[name]]
-        if moved:
-            self.drawn = moved[0]
-            warnings.warn(
-                f"{self.name} draws from {self.drawn}, which no seed reaches: runs of the same "
-                "seed differ, and resuming is not exact; draw from self.np_random",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        return _WatchedCall(self)
 
     @property
     def inexact(self) -> str | None:
         """Why the environments cannot be saved, if global draws are the reason."""
         return f"{self.name}: the state of {self.drawn} cannot be saved" if self.drawn else None
+
+
+class _WatchedCall:
+    """A call during which the global generators should not move.
+
+    A class, because a generator would cost more than the comparison.
+    """
+
+    __slots__ = ("before", "draws", "look")
+
+    def __init__(self, draws: GlobalDraws) -> None:
+        self.draws = draws
+
+    def __enter__(self) -> None:
+        if self.draws.drawn is None:
+            self.look: Callable[[], Mapping[str, Any]]
+            self.look = _global_states if self.draws.left else _global_positions
+            self.before = self.look()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        draws = self.draws
+        if error is not None or draws.drawn is not None:
+            return
+        draws.left = max(draws.left - 1, 0)
+        moved = [name for name, state in self.look().items() if state != self.before[name]]
+        if moved:
+            draws.drawn = moved[0]
+            text = (
+                f"{draws.name} draws from {draws.drawn}, which no seed reaches: runs of the "
+                "same seed differ, and resuming is not exact; draw from self.np_random"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _global_states() -> dict[str, Any]:

@@ -305,13 +305,20 @@ def _machine(tree: dict[str, Any]) -> Html:
     rows = [
         ("processor", f"{tree.get('cpu')}, {tree.get('cores')} cores"),
         ("device", str(tree.get("gpu") or tree.get("device"))),
-        ("threads", f"torch {tree.get('torch_threads')}, env {tree.get('env_threads')}"),
+        ("threads", _threads(tree)),
         ("resumes", str(tree.get("resumes", 0))),
         ("exact", _exact(tree)),
         ("compiled", _listed(tree.get("compiled")) or "nothing"),
     ]
     shown = [(name, value) for name, value in rows if "None" not in value]
     return join([pairs(shown), folded("Versions", pairs(_versions(tree)))])
+
+
+def _threads(tree: dict[str, Any]) -> str:
+    """Return how many threads did what, as far as the run recorded it."""
+    names = {"threads": "", "torch_threads": "torch ", "env_threads": "env "}
+    known = {name: tree[name] for name in names if tree.get(name) is not None}
+    return ", ".join(f"{names[name]}{count}" for name, count in known.items()) or "None"
 
 
 def _exact(tree: dict[str, Any]) -> str:

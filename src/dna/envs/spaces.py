@@ -11,6 +11,7 @@ an entry `"action_mask"` of a Dict observation: one boolean for every choice, wi
 a MultiDiscrete concatenated. It is stored in the same row as its observation.
 """
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -238,10 +239,19 @@ Observer = ObservationCodec | PackedCodec
 
 def observation_codec(space: spaces.Space[Any], action: ActionSpec, info: Any) -> Observer:
     """The codec for a space; the `info` of a reset shows whether `info` carries masks."""
+    space = _own(space)
     in_info = bool(action.choices) and MASK in (info or {})
     if in_info or isinstance(space, spaces.Dict):
         return PackedCodec(space, action, in_info=in_info)
     return ObservationCodec(space, maskless=bool(action.choices))
+
+
+def _own(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """A copy: an environment's space must not look as if the program held it too."""
+    try:
+        return copy.deepcopy(space)
+    except Exception:  # a space of the user's own may hold anything
+        return space
 
 
 def _entries(space: spaces.Dict, start: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
@@ -312,6 +322,7 @@ class Codec(Protocol):
 
 def action_codec(space: spaces.Space[Any]) -> Codec:
     """The codec for an action space."""
+    space = _own(space)
     return DictActionCodec(space) if isinstance(space, spaces.Dict) else ActionCodec(space)
 
 

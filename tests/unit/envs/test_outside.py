@@ -209,3 +209,37 @@ def test_what_hangs_on_something_held_outside_is_held_too():
     assert {id(tile), id(tile.corners)} == set(held)
     del tile, held
     assert not held_outside(boxes), "two environments share it, and nobody else"
+
+
+class Sampling(gymnasium.Env):
+    """Draws its observations from its own space, which gets new generators."""
+
+    def __init__(self):
+        self.observation_space = gymnasium.spaces.MultiBinary(4)
+        self.action_space = gymnasium.spaces.Discrete(2)
+
+    def _seen(self):
+        self.observation_space.seed(int(self.np_random.integers(2**31)))
+        return self.observation_space.sample()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action):
+        return self._seen(), 0.0, False, False, {}
+
+
+def test_the_space_of_an_environment_is_its_own():
+    """Restored environments have new spaces, and must be saved as the first ones were."""
+    seeds = ((1, 2), (51, 52))  # a resumed run makes environments with other seeds
+    first, second = (GymVector(Sampling, EnvConfig(), Making(2, each)) for each in seeds)
+    first.reset()
+    second.restore(first.snapshot())
+    action = np.zeros((2, 1), np.int64)
+    for _ in range(3):
+        np.testing.assert_array_equal(first.step(action).obs, second.step(action).obs)
+    mine, yours = first.snapshot(), second.snapshot()
+    assert {name: array.tobytes() for name, array in mine.items()} == {
+        name: array.tobytes() for name, array in yours.items()
+    }

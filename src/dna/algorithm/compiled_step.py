@@ -3,10 +3,8 @@
 An eager step of a small network spends almost all of its time on dispatch: of about a
 millisecond, only a tenth is arithmetic. `CompiledStep` combines the loss, gradient, clipping
 and Adam update of a few mini-batches into one function of flat vectors and compiles it with
-`torch.compile`. `CompiledPieces` compiles the gradient of a piece of a mini-batch of small
-images: mostly arithmetic, but in a single call, during which other threads need not wait for
-Python. The results equal those of the eager step up to floating-point rounding, and are
-bit-reproducible. A C++ compiler is needed at run time. `make_steps` compiles if a run is long
+`torch.compile`. The result equals that of the eager step up to floating-point rounding, and is
+bit-reproducible. It needs a C++ compiler at run time. `make_steps` compiles if a run is long
 enough to recoup the compilation time.
 """
 
@@ -43,10 +41,6 @@ WORTHWHILE = 40_000
 MOST_STEPS = 4
 #: Number of weights from which arithmetic, not dispatch, takes the time.
 SMALL = 200_000
-#: The same for images: from here, threads hardly wait for Python.
-SMALL_IMAGES = 1_000_000
-#: Steps on small images from which compiling pays: it takes about 8 s, and saves 1 or 2 ms.
-WORTHWHILE_PIECES = 6_000
 
 
 class CompiledStep:
@@ -81,8 +75,11 @@ class CompiledStep:
 
     @property
     def beside(self) -> bool:
-        """Whether another phase may run meanwhile: not while compiling, nor if that failed."""
-        return self.ready and not self.failed
+        """Whether another phase may run meanwhile: no, calls share a counter of torch.compile.
+
+        It counts compiled frames in all threads, and a call fails if another resets it.
+        """
+        return False
 
     def __call__(self, rows: Minibatch, progress: float) -> Metrics:
         """Take one step per mini-batch in the rows; return the mean of the steps' metrics."""
@@ -180,82 +177,6 @@ class CompiledStep:
         return total, metrics
 
 
-class CompiledPieces(EagerStep):
-    """An optimizer step that computes the gradients of its pieces by compiled code."""
-
-    def __init__(
-        self,
-        phase: AnyPhase,
-        networks: Networks,
-        weights: FlatWeights,
-        piece: int,
-    ) -> None:
-        """`piece`: rows of a piece; if it divides the mini-batch, all pieces are alike."""
-        super().__init__(phase, networks, weights, piece)
-        self.whole = False
-        rows = 1 if networks.workers.threads == 1 else self.rows // self.piece
-        self.gradients = self.vector.new_empty((rows, len(self.vector)))
-        self.theta = self.vector.detach()
-        self.objective = _Objective(phase, networks)
-        self.compiled: Callable[..., Metrics] = torch.compile(
-            _with_own_code(self._of_piece),
-            fullgraph=True,
-            dynamic=False,
-            options=_options(networks.device),
-        )
-        self.ready = False
-        self.failed = False
-
-    @property
-    def beside(self) -> bool:
-        """Whether another phase may run meanwhile: not while compiling."""
-        return self.ready
-
-    def __call__(self, rows: Minibatch, progress: float) -> Metrics:
-        """Compute the gradient of one mini-batch, clip it, and take a step of Adam."""
-        if not self.ready:
-            self._compile(rows, progress)
-        return super().__call__(rows, progress)
-
-    def _compile(self, rows: Minibatch, progress: float) -> None:
-        """Compile in this thread, before several use the result; if that fails, warn."""
-        self.ready = True
-        piece = rows.pieces(self.piece)[0].gather()
-        try:
-            with self.clock("compile"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch warns about its own internals
-                self._gradient(piece, torch.ones(()), progress, self.gradients[0])
-        except Exception as error:
-            self.failed = True
-            _warn_of_failure(self.phase, error, stacklevel=3)
-
-    def _gradient(
-        self, piece: Batch, share: Tensor, progress: float, gradient: Tensor
-    ) -> Metrics:
-        if self.failed:
-            return super()._gradient(piece, share, progress, gradient)
-        with torch.no_grad():
-            at = torch.tensor(progress)  # a new number would cause recompiling
-            return self.compiled(self.theta, piece, share, at, gradient)
-
-    def _of_piece(
-        self, theta: Tensor, piece: Batch, share: Tensor, progress: Tensor, gradient: Tensor
-    ) -> Metrics:
-        """Write the piece's part of the gradient; this is the function that is compiled."""
-        parameters = self.weights.parameters_of(theta, self.phase.trains)
-        function = torch.func.grad(self._part, has_aux=True)
-        gradients, metrics = function(parameters, piece, share, progress)
-        gradient.copy_(self.weights.vector_of(gradients))
-        return {name: value * share for name, value in metrics.items()}
-
-    def _part(
-        self, weights: Batch, piece: Batch, share: Tensor, progress: Tensor
-    ) -> tuple[Tensor, Metrics]:
-        named = {f"networks.{name}": weight for name, weight in weights.items()}
-        total, metrics = torch.func.functional_call(self.objective, named, (piece, progress))
-        return total * share, metrics
-
-
 class _Objective(nn.Module):
     """A phase's loss as a module, so that `functional_call` can replace its weights."""
 
@@ -320,11 +241,9 @@ def make_steps(
     for phase in config.phases:
         piece = pieces and pieces.of(phase.sgd.minibatch)
         if compile == "off" or (
-            compile == "auto" and not (pays(config, phase, networks, piece) and can_compile())
+            compile == "auto" and not (pays(config, phase, networks) and can_compile())
         ):
             steps[phase.name] = EagerStep(phase, networks, weights, piece, world=world)
-        elif networks.obs.kind == "image" and piece is not None:
-            steps[phase.name] = CompiledPieces(phase, networks, weights, piece)
         else:
             minibatches = config.batch * _rollouts(phase) // phase.sgd.minibatch
             per_call = steps_per_call(minibatches)
@@ -337,24 +256,19 @@ def compiled_phases(steps: Mapping[str, PhaseStep]) -> list[str]:
     return [
         name
         for name, step in steps.items()
-        if isinstance(step, CompiledStep | CompiledPieces) and not step.failed
+        if isinstance(step, CompiledStep) and not step.failed
     ]
 
 
-def pays(config: Config, phase: AnyPhase, networks: Networks, piece: int | None = None) -> bool:
+def pays(config: Config, phase: AnyPhase, networks: Networks) -> bool:
     """Return whether the run is long enough for compiling the phase's step to save time."""
-    # Losses of users' phases may do what the compiler cannot trace.
-    if is_mean_over_rows.dispatch(type(phase)) is is_mean_over_rows.dispatch(object):
-        return False
     parameters = sum(p.numel() for p in networks.parameters())
+    small = networks.obs.kind == "vector" and parameters < SMALL
     iterations = math.ceil(config.interactions / config.batch) // phase.every
     steps = config.batch * _rollouts(phase) // phase.sgd.minibatch * phase.sgd.epochs
-    if networks.obs.kind == "image":
-        alike = piece is not None and phase.sgd.minibatch % piece == 0
-        small = parameters < SMALL_IMAGES and networks.device.type == "cpu"
-        return alike and small and iterations * steps >= WORTHWHILE_PIECES
-    small = networks.obs.kind == "vector" and parameters < SMALL
-    return small and iterations * steps >= WORTHWHILE
+    # Losses of users' phases may do what the compiler cannot trace.
+    known = is_mean_over_rows.dispatch(type(phase)) is not is_mean_over_rows.dispatch(object)
+    return small and known and iterations * steps >= WORTHWHILE
 
 
 def _can_compile(world: World) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dna.algorithm.phases import Metrics, freeze, is_mean_over_rows, loss
+from dna.algorithm.phases import Metrics, can_be_cut, freeze, loss
 from dna.common.errors import NonFinite
 from dna.common.timing import Clock
 from dna.config import AnyPhase, resolve
@@ -91,8 +91,9 @@ def _trained(phase: AnyPhase) -> set[str]:
 
 
 def _used(phase: AnyPhase) -> set[str]:
-    # Phases registered by users need not define `needs`: they may evaluate both networks.
-    needs = getattr(phase, "needs", "both")
+    # Without a `needs` of its own, a phase of the user's may evaluate both networks, even if it
+    # is derived from one that evaluates only one.
+    needs = phase.needs if "needs" in vars(type(phase)) else "both"
     return _trained(phase) | ({"policy", "value"} if needs == "both" else {needs})
 
 
@@ -156,7 +157,7 @@ class EagerStep:
         self.clock = clock or Clock()
         self.probe: Probe | None = None
         self.rows = phase.sgd.minibatch
-        self.piece = piece if piece and is_mean_over_rows(phase) else self.rows
+        self.piece = piece if piece and can_be_cut(phase) else self.rows
         self.whole = self.rows <= self.piece and world.size == 1
         self.heavy = piece is not None and 2 * self.rows >= piece
         self.weights = weights

@@ -41,6 +41,16 @@ def is_mean_over_rows(phase: Any) -> bool:
     return False
 
 
+def can_be_cut(phase: Any) -> bool:
+    """Return whether threads may compute the loss of a mini-batch in pieces.
+
+    A phase derived from a built-in one may have a loss of its own, which then counts.
+    """
+    known = next(kind for kind in type(phase).__mro__ if kind in is_mean_over_rows.registry)
+    same = loss.dispatch(type(phase)) is loss.dispatch(known)
+    return same and is_mean_over_rows(phase)
+
+
 # ── L^CLIP ────────────────────────────────────────────────────────────────────────────────
 
 

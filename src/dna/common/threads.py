@@ -7,6 +7,7 @@ import contextvars
 import os
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+#: Seconds to wait, after an interrupt, for what other threads have begun.
+PATIENCE = 10.0
 
 
 class Caller(Protocol):
@@ -119,6 +122,9 @@ class Workers:
         self._work.add(job)
         try:
             self._work.help_until(job)
+        except BaseException:
+            self._work.cancel(job)
+            raise
         finally:
             self._work.remove(job)
         return [outcome.get() for outcome in job.outcomes if outcome is not None]
@@ -130,6 +136,10 @@ class Workers:
     def __deepcopy__(self, memo: object) -> "Workers":
         """Return the same threads: copies of what uses them, such as networks, share them."""
         return self
+
+    def __reduce__(self) -> tuple[type["Workers"], tuple[()]]:
+        """Leave out the threads: what is stored works on one."""
+        return Workers, ()
 
 
 class _Job(Generic[Item, T]):
@@ -148,6 +158,13 @@ class _Job(Generic[Item, T]):
             self.outcomes[index] = Outcome(self.function(self.items[index]), None)
         except BaseException as error:
             self.outcomes[index] = Outcome(None, error)
+            if not isinstance(error, Exception):  # an interrupt: no one waits for the rest
+                self.skip()
+
+    def skip(self) -> None:
+        """Leave out the items that nobody has begun."""
+        self.left -= len(self.items) - self.taken
+        self.taken = len(self.items)
 
 
 class _Work:
@@ -165,9 +182,20 @@ class _Work:
             self.changed.notify(len(job.items) - 1)
 
     def remove(self, job: _Job[Any, Any]) -> None:
-        """Take back a job; it is unfinished if an interrupt ended the wait for it."""
+        """Take back a job."""
         with self.changed:
             self.jobs.remove(job)
+
+    def cancel(self, job: _Job[Any, Any]) -> None:
+        """Leave out what nobody has begun, and wait briefly for the rest.
+
+        A thread that is still in an operator of torch's when Python ends aborts the process.
+        """
+        end = time.monotonic() + PATIENCE
+        with self.changed:
+            job.skip()
+            while job.left > 0 and (rest := end - time.monotonic()) > 0:
+                self.changed.wait(rest)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -189,11 +217,13 @@ class _Work:
                     self.changed.wait()
                 index = found.taken
                 found.taken += 1
-            found.run(index)
-            with self.changed:
-                found.left -= 1
-                if found.left == 0:
-                    self.changed.notify_all()
+            try:
+                found.run(index)
+            finally:
+                with self.changed:
+                    found.left -= 1
+                    if found.left == 0:
+                        self.changed.notify_all()
             del found  # what it refers to may be wanted elsewhere
 
     def _next(self, own: _Job[Any, Any] | None) -> _Job[Any, Any] | None:

@@ -105,7 +105,10 @@ class Phase(Frozen):
 
     @property
     def needs(self) -> Literal["policy", "value", "both"]:
-        """Networks that `freeze` and `loss` evaluate; decides what may run at the same time."""
+        """Networks that `freeze` and `loss` evaluate; decides what may run at the same time.
+
+        A derived phase, whose functions may evaluate more, does not inherit it.
+        """
         return "both"
 
 
@@ -126,17 +129,17 @@ class ClippedPhase(Phase):
     surrogate: Literal["joint", "per_dimension"] = "joint"
     """One ratio for the whole action, or one for each dimension and then their mean."""
 
-    @property
-    def needs(self) -> Literal["policy"]:
-        """Networks that `freeze` and `loss` evaluate: the policy network."""
-        return "policy"
-
 
 class Policy(ClippedPhase):
     """L^CLIP with entropy bonus (section 4.4), on θ_π."""
 
     kind: Literal["policy"] = "policy"
     name: Name = "policy"
+
+    @property
+    def needs(self) -> Literal["policy"]:
+        """Networks that `freeze` and `loss` evaluate: the policy network."""
+        return "policy"
 
 
 class Joint(ClippedPhase):
@@ -146,6 +149,11 @@ class Joint(ClippedPhase):
     name: Name = "joint"
     value_weight: NonNegative = 0.5
     """Weight of the value loss L^VF relative to L^CLIP."""
+
+    @property
+    def needs(self) -> Literal["policy"]:
+        """Networks that `freeze` and `loss` evaluate: the policy network."""
+        return "policy"
 
 
 class Value(Phase):

@@ -2,16 +2,18 @@
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from dna.algorithm.compiled_step import compiled_phases, make_steps
-from dna.algorithm.engine import EagerStep, concurrent
+from dna.algorithm.engine import EagerStep
 from dna.algorithm.noise_probe import attach
-from dna.algorithm.phases import is_mean_over_rows
+from dna.algorithm.phases import can_be_cut
 from dna.algorithm.rollout import Replay
 from dna.common.errors import BadInput
 from dna.common.randomness import integer
@@ -67,18 +69,14 @@ class Learner:
         self.probe = attach(config, networks, seed, self.steps)  # of the noise scale
         self.replay = Replay(config.replay_length)
 
-    def groups(self, phases: Sequence[AnyPhase]) -> list[list[AnyPhase]]:
-        """Split phases into successive groups that run at the same time, where that pays."""
-        groups: list[list[AnyPhase]] = []
-        for group in concurrent(phases):
-            steps = [self.steps[phase.name] for phase in group]
-            # Ranks must communicate in the same order; the noise probe has one state.
-            alone = any(step.world.size > 1 or step.probe for step in steps)
-            if alone or not all(step.beside for step in steps):
-                groups += [[phase] for phase in group]
-            else:
-                groups.append(group)
-        return groups
+    def together(self, phases: Sequence[AnyPhase]) -> list[list[AnyPhase]]:
+        """Split independent phases into those that run at the same time, where that pays."""
+        steps = [self.steps[phase.name] for phase in phases]
+        # Ranks must communicate in the same order; the noise probe has one state.
+        alone = any(step.world.size > 1 or step.probe for step in steps)
+        if alone or not all(step.beside for step in steps):
+            return [[phase] for phase in phases]
+        return [[*phases]]
 
     @property
     def optimizers(self) -> dict[str, torch.optim.Adam]:
@@ -126,7 +124,7 @@ def pieces_for(
     computed in pieces. On a GPU there is nothing to share.
     """
     pieces = pieces_of(config.network, obs)
-    divisible = not obs.images or all(is_mean_over_rows(phase) for phase in config.phases)
+    divisible = not obs.images or all(can_be_cut(phase) for phase in config.phases)
     if pieces is None or device.type != "cpu" or not divisible:
         return None
     if how.pieces == "cores":
@@ -166,6 +164,12 @@ def tune(how: How, config: Config, env: VectorEnv) -> None:
         torch.set_num_threads(how.threads or default_threads(env, how.world.local_size))
     if env.observation.images:
         keep_memory()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Let numpy's linear algebra use one thread in a block: more would change its bits."""
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return limits
 
 
 def keep_memory() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dna.algorithm.compiled_step import check_ranks
-from dna.algorithm.engine import due, run_phase
+from dna.algorithm.engine import concurrent, due, run_phase
 from dna.algorithm.returns import estimate
 from dna.algorithm.rollout import Collector
 from dna.common.console import typed
@@ -51,6 +51,7 @@ from dna.runs.setup import (
     build_networks,
     choose_device,
     make_workers,
+    one_blas_thread,
     pieces_for,
     tune,
 )
@@ -81,6 +82,7 @@ def train(
     with ExitStack() as stack:
         if how.world.rank > 0:  # the first rank warns for all
             stack.enter_context(warnings.catch_warnings(action="ignore"))
+        stack.enter_context(one_blas_thread())
         stop = stack.enter_context(stop_signals())
         check_held = stack.enter_context(hold(folder, config, seed, how))
         name = config.env.id or "environment"
@@ -235,12 +237,14 @@ class Run:
             learner.replay.add(experience)  # on the host: a GPU may not hold 32 rollouts
             experience = experience.to(networks.device)
         due_now = [phase for phase in config.phases if due(phase, self.iteration)]
-        for phases in learner.groups(due_now):
-            start = time.perf_counter()
+        for phases in concurrent(due_now):
             learn = partial(self._learn, experience, progress)
-            found = networks.workers.map(learn, phases)
-            clocks = [learner.steps[phase.name].clock for phase in phases]
-            clock.add_concurrent(clocks, time.perf_counter() - start)
+            found: list[dict[str, float]] = []
+            for together in learner.together(phases):
+                start = time.perf_counter()
+                found += networks.workers.map(learn, together)
+                clocks = [learner.steps[phase.name].clock for phase in together]
+                clock.add_concurrent(clocks, time.perf_counter() - start)
             for phase, its in zip(phases, found, strict=True):
                 metrics |= its
                 self.callbacks.phase_end(phase.name, metrics)

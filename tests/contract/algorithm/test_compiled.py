@@ -14,7 +14,6 @@ import torch._inductor.config  # reads CXX once: here, before a test changes it
 
 from dna.algorithm.compiled_step import (
     MOST_STEPS,
-    CompiledPieces,
     CompiledStep,
     _with_own_code,
     has_compiler,
@@ -23,7 +22,6 @@ from dna.algorithm.compiled_step import (
     steps_per_call,
 )
 from dna.algorithm.engine import EagerStep, run_phase
-from dna.common.threads import Workers
 from dna.config import SGD, Auxiliary, Config, Distil, Joint, Linear, Network, Policy, Value
 from dna.config.presets import preset
 from dna.envs.specs import ActionSpec, ObservationSpec
@@ -106,77 +104,6 @@ def test_a_compiled_step_equals_the_eager_one_and_itself(name, steps):
         torch.testing.assert_close(compiled[0][2][slot], eager[2][slot], rtol=1e-3, atol=1e-7)
     assert compiled[0][0] == compiled[1][0], "to the bit"
     assert torch.equal(compiled[0][1], compiled[1][1])
-
-
-def of_images(make, threads):
-    """Weights, moments and metrics after a policy phase on small images."""
-    image, choice = (
-        ObservationSpec("image", (10, 10, 4), "bool"),
-        ActionSpec("categorical", (3,)),
-    )
-    phase = PHASES["policy"]
-    torch.manual_seed(0)
-    config = Config(phases=(phase, PHASES["value"]), horizon=ROWS, agents=1, network=Network())
-    networks = Networks(config, image, choice)
-    networks.workers = Workers(threads)
-    weights = FlatWeights(networks)
-    rng = torch.Generator().manual_seed(1)
-    columns = {
-        "action": torch.randint(0, 3, (ROWS, 1), generator=rng),
-        "log_prob": torch.full((ROWS, 1), -1.1),
-        "advantage": torch.randn(ROWS, generator=rng),
-        "weight": (torch.rand(ROWS, generator=rng) > 0.2).float(),
-    }
-    obs = torch.rand(ROWS, 10, 10, 4, generator=rng) > 0.5
-    step = make(phase, networks, weights)
-    data = Experience(obs, columns)
-    seen = [
-        run_phase(phase, networks, step, data, np.random.default_rng(3), x) for x in (0.1, 0.2)
-    ]
-    assert step.beside
-    (moments,) = step.optimizer.state.values()
-    return weights.theta, moments["exp_avg"], seen
-
-
-@needs_compiler
-@pytest.mark.parametrize("piece", [8, 4])
-def test_compiled_pieces_equal_eager_ones_and_themselves_on_any_number_of_threads(piece):
-    eager = of_images(lambda *parts: EagerStep(*parts, piece), 1)
-    compiled = [of_images(lambda *parts: CompiledPieces(*parts, piece), n) for n in (1, 2, 3)]
-    for mine, yours in zip(compiled[0][2], eager[2], strict=True):
-        assert mine == pytest.approx(yours, rel=1e-4, abs=1e-6)
-    torch.testing.assert_close(compiled[0][0], eager[0], rtol=1e-4, atol=2e-6)
-    torch.testing.assert_close(compiled[0][1], eager[1], rtol=1e-3, atol=1e-7)
-    for other in compiled[1:]:
-        assert torch.equal(other[0], compiled[0][0])
-        assert other[2] == compiled[0][2]
-
-
-def test_pieces_that_do_not_compile_are_computed_eagerly():
-    def make(*parts):
-        step = CompiledPieces(*parts, 4)
-        step.compiled = fails
-        return step
-
-    def fails(*args, **kwargs):
-        raise RuntimeError("no luck")
-
-    with pytest.warns(RuntimeWarning, match=r"^policy: compiling failed.*no luck") as said:
-        broken = of_images(make, 2)
-    assert len(said) == 1
-    assert torch.equal(broken[0], of_images(lambda *parts: EagerStep(*parts, 4), 1)[0])
-
-
-def test_only_long_runs_on_small_images_compile_their_pieces():
-    config = preset("minatar.dna")
-    image = ObservationSpec("image", (10, 10, 4), "bool")
-    networks = Networks(config, image, ActionSpec("categorical", (3,)))
-    long = config.model_copy(update={"interactions": 10**7})
-    short = config.model_copy(update={"interactions": 10**5})
-    assert all(pays(long, phase, networks, 256) for phase in config.phases)
-    assert not any(pays(short, phase, networks, 256) for phase in config.phases)
-    assert not any(pays(long, phase, networks, 100) for phase in config.phases)
-    assert not any(pays(long, phase, networks) for phase in config.phases)
 
 
 @needs_compiler

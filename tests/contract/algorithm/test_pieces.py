@@ -1,8 +1,12 @@
 """The same bits on any number of threads: pieces of mini-batches, phases side by side."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -11,6 +15,7 @@ import torch
 from gymnasium import spaces
 
 from dna.algorithm.engine import EagerStep, concurrent, run_phase
+from dna.algorithm.phases import can_be_cut, loss
 from dna.common.threads import Workers
 from dna.config import SGD, Auxiliary, Config, Distil, Joint, Network, Policy, Value
 from dna.config.overrides import tweak
@@ -265,3 +270,71 @@ def test_a_step_adds_the_gradients_of_its_pieces_in_order():
         found.append(weights.theta.clone())
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+CORES = """
+import os, sys
+os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[: int(sys.argv[1])]))
+import hashlib, tempfile
+from pathlib import Path
+import gymnasium, numpy as np
+from gymnasium import spaces
+from dna.config.overrides import tweak
+from dna.runs.setup import How
+from dna.runs.train import train
+from helpers import tiny
+
+
+class Wide(gymnasium.Env):
+    observation_space = spaces.Box(-1, 1, (348,), np.float32)
+    action_space = spaces.Box(-1, 1, (6,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 348).astype(np.float32), {}
+
+    def step(self, action):
+        seen = self.np_random.uniform(-1, 1, 348).astype(np.float32)
+        return seen, float(action.sum()), False, False, {}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    config = tiny("dna", None, agents=32, horizon=16, interactions=1024)
+    config = tweak(config, **{"network.width": 256})
+    train(config, 0, folder, how=How(tensorboard=False, verify=False), source=Wide)
+    print(hashlib.sha256((Path(folder) / "metrics.jsonl").read_bytes()).hexdigest())
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_the_number_of_cores_does_not_matter_to_numpy_either():
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", CORES, cores],
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+        )
+        for cores in ("1", "2")
+    ]
+    found = [process.communicate()[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0]
+    assert found[0] == found[1]
+
+
+class Mine(Policy):
+    """A phase derived from a built-in one, whose loss may evaluate anything."""
+
+    kind: str = "mine"
+
+
+def test_a_derived_phase_with_functions_of_its_own_does_not_inherit_what_is_safe():
+    mine = Mine(sgd=STEPS)
+    assert [[p.name for p in group] for group in concurrent([mine, VALUE])] == [
+        ["policy"],
+        ["value"],
+    ]
+    assert can_be_cut(mine)  # as long as its loss is the policy's
+    loss.register(Mine, lambda *_: (torch.zeros(()), {}))
+    assert not can_be_cut(mine)
+    assert can_be_cut(POLICY)

@@ -3,6 +3,9 @@
 import copy
 import gc
 import os
+import pickle  # noqa: TID251
+import subprocess
+import sys
 import threading
 import time
 
@@ -109,6 +112,57 @@ def test_each_thread_begins_as_it_is_told():
     workers = Workers(3, lambda: begun.append(threading.current_thread().name))
     workers.map(lambda _: time.sleep(0.01), range(10))
     assert sorted(begun) == ["worker 1", "worker 2"]
+
+
+INTERRUPTED = """
+import signal, sys, threading, time
+import torch
+from dna.common.threads import Workers
+
+workers = Workers(3, lambda: torch.set_num_threads(1))
+big = torch.rand(1500, 1500)
+done = []
+
+def work(number):
+    for _ in range(3):
+        big @ big
+    done.append(number)
+
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    while True:
+        workers.map(work, range(50))
+except KeyboardInterrupt:
+    before = len(done)
+    time.sleep(0.3)
+    sys.exit(130 if len(done) == before else 1)
+"""
+
+
+def test_an_interrupt_stops_all_threads_before_it_is_raised():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
+def test_an_interrupt_inside_an_item_leaves_out_what_nobody_has_begun():
+    workers = Workers(2)
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        if number == 1:
+            raise KeyboardInterrupt
+        time.sleep(0.02)
+
+    with pytest.raises(KeyboardInterrupt):
+        workers.map(work, range(100))
+    assert len(begun) < 10
+    assert workers.map(abs, [-1, -2]) == [1, 2]
+
+
+def test_stored_networks_come_back_on_one_thread():
+    assert pickle.loads(pickle.dumps(Workers(3))).threads == 1  # noqa: S301
 
 
 def test_copies_of_what_uses_threads_share_them():

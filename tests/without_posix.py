@@ -52,6 +52,9 @@ def hide() -> None:
     hide_modules()
     for name in LIBRARIES:
         importlib.import_module(name)
+    # It would look for the loaded libraries with functions of Windows.
+    controller: Any = importlib.import_module("threadpoolctl").ThreadpoolController
+    controller._find_libraries_on_windows = controller._find_libraries_with_dl_iterate_phdr
     _refuse_open_files()
     sys.modules["os"] = _os_of_windows()
     missing = {n for n in dir(signal) if n.startswith(("SIG", "pthread"))} - SIGNALS

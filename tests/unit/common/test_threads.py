@@ -92,19 +92,19 @@ def test_a_forked_copy_works_alone():
 
 
 def test_threads_end_when_nothing_refers_to_them():
-    def alive():
-        return [t for t in threading.enumerate() if t.name.startswith("worker ")]
+    def others():
+        return {t for t in threading.enumerate() if t.name.startswith("worker ")} - before
 
-    before = len(alive())
+    before = set(threading.enumerate())  # those of other tests may end meanwhile
     workers = Workers(4)
     workers.map(abs, range(10))
-    assert len(alive()) == before + 3
+    assert len(others()) == 3
     del workers
     gc.collect()
     end = time.monotonic() + 10
-    while len(alive()) > before and time.monotonic() < end:
+    while others() and time.monotonic() < end:
         time.sleep(0.01)
-    assert len(alive()) == before
+    assert not others()
 
 
 def test_each_thread_begins_as_it_is_told():

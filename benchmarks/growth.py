@@ -1,4 +1,4 @@
-"""Measure how the cost of an interaction grows with agents, horizon, width and epochs.
+"""Measure how the cost of an interaction depends on cores, agents, horizon, width and epochs.
 
 Each setting is varied separately around the MinAtar preset of DNA. Every size runs in its own
 process, and the sizes take turns over several rounds. Writes JSON and a plot.
@@ -9,6 +9,7 @@ process, and the sizes take turns over several rounds. Writes JSON and a plot.
 import argparse
 import io
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -23,9 +24,13 @@ from matplotlib import pyplot as plt
 from dna.cli.bench import Case, Contestant, cases
 from dna.cli.bench.serve import Bench
 from dna.common.storage import write, write_json
+from dna.common.threads import cores
 from dna.config.overrides import tweak
 
+#: The cores that a process may use; not a setting.
+CORES = "cores"
 SIZES: dict[str, tuple[int, ...]] = {
+    CORES: tuple(range(1, cores() + 1)),
     "agents": (16, 64, 256),
     "horizon": (16, 64, 256),
     "network.width": (64, 128, 256, 512),
@@ -37,7 +42,9 @@ ROUNDS = 5
 def serve(key: str, size: int) -> None:
     """Measure one size in this process, whose peak memory is then its own; a turn per line."""
     base = next(case for case in cases("minatar") if case.name == "DNA")
-    config = tweak(base.config, **{key: size})
+    if key == CORES:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:size])
+    config = base.config if key == CORES else tweak(base.config, **{key: size})
     case = Case(f"{key}={size}", config, max(1, 16_384 // config.batch))
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(case, Path(folder), "off")

@@ -62,6 +62,8 @@ from dna.envs.state.outside import Outside
 MASK_METHOD = "action_masks"
 
 
+#: Types of most rewards.
+_USUAL = frozenset((float, int, np.float64, np.float32))
 #: What Gymnasium's methods return, for errors about environments with the older gym API.
 RESET_API = "Gymnasium's reset(seed=None, options=None) returns obs, info"
 STEP_API = "Gymnasium's step returns obs, reward, terminated, truncated, info"
@@ -124,7 +126,10 @@ def step_of(env: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 def number(name: str, value: Any) -> Any:
     """Check and return a reward; numpy would silently convert text, None and some arrays."""
-    if isinstance(value, float | int | np.floating | np.integer | np.bool_):
+    # The usual types first: this is called at every step of every environment.
+    if type(value) in (float, int) or isinstance(
+        value, float | int | np.floating | np.integer | np.bool_
+    ):
         return value
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind not in NUMBERS:
@@ -134,7 +139,9 @@ def number(name: str, value: Any) -> Any:
 
 def boolean(name: str, value: Any) -> bool:
     """Check and return an episode-end flag; `bool` would accept any object."""
-    if isinstance(value, bool | np.bool_):
+    if value is False or value is True:
+        return value
+    if isinstance(value, np.bool_):
         return bool(value)
     array = np.asarray(value)
     if array.shape != () or array.dtype.kind not in NUMBERS or array not in (0, 1):
@@ -249,13 +256,14 @@ class GymVector(_Adapter):
             valid=np.ones(self.agents, np.bool_) if active is None else active.copy(),
             final_obs={},
         )
-        rows = np.flatnonzero(out.valid)
+        rows = np.arange(self.agents) if active is None else np.flatnonzero(active)
         with self.draws.watched():
             self._step_all(rows, action, out)
-        check_finite("observation", self._obs.numbers(out.obs[rows]), rows)
+        seen = out.obs if active is None else out.obs[rows]
+        check_finite("observation", self._obs.numbers(seen), rows)
         check_finite("reward", out.reward)
         if self.legal is not None:
-            self.legal[rows] = self._obs.legal(out.obs[rows])
+            self.legal[rows] = self._obs.legal(seen)
         return out
 
     def _step_all(self, rows: Array, action: Array, out: Step) -> None:
@@ -270,26 +278,27 @@ class GymVector(_Adapter):
             outcome.get()
 
     def _step_rows(self, rows: Array, action: Array, out: Step) -> None:
-        for i in rows:
-            with guard(self.name, i):
-                self._step_one(int(i), action[i], out)
+        within = guard(self.name)  # one for all rows: entering it at each would take time
+        with within:
+            for i in rows.tolist():
+                within.agent = i
+                self._step_one(i, action[i], out)
 
     def _step_one(self, i: int, action: Array, out: Step) -> None:
-        decoded = self._action.decode(action)
-        obs, reward, terminated, truncated, info = step_of(self.envs[i], decoded)
-        terminated = boolean("terminated", terminated)
-        truncated = boolean("truncated", truncated)
-        self.elapsed[i] += 1
-        truncated = truncated or (self.limit is not None and self.elapsed[i] >= self.limit)
+        env = self.envs[i]
+        obs, reward, terminated, truncated, info = step_of(env, self._action.decode(action))
         out.reward[i] = number("reward", reward)
-        out.terminated[i] = terminated
-        if terminated or truncated:
+        self.elapsed[i] += 1
+        late = self.limit is not None and self.elapsed[i] >= self.limit
+        ended = boolean("terminated", terminated)
+        if boolean("truncated", truncated) or ended or late:
+            out.terminated[i] = ended
             out.done[i] = True
             last = self._obs.empty(1)
             last[0] = self._obs.encode(obs, info, final=True)
             check_finite("final observation", self._obs.numbers(last), [i])
             out.final_obs[i] = last[0]
-            obs, info = reset_of(self.envs[i], seed=self.upcoming.pop(i, None))
+            obs, info = reset_of(env, seed=self.upcoming.pop(i, None))
             self.elapsed[i] = 0
         out.obs[i] = self._obs.encode(obs, info)
 

@@ -64,6 +64,10 @@ class ObservationCodec:
                 f"observation space {type(space).__name__} is not supported; use Box, "
                 f"Discrete, MultiDiscrete, MultiBinary or a Dict of these{wrapper}"
             )
+        # Read here, because properties of a space take longer than what is done with them.
+        self.shape = space.shape
+        self.dtype = space.dtype
+        self.image = self.spec.kind == "image"
 
     def _box(self, space: spaces.Box) -> ObservationSpec:
         if np.issubdtype(space.dtype, np.complexfloating):
@@ -92,11 +96,11 @@ class ObservationCodec:
             self._check_choices(observation)
             return np.asarray(flatten(self.space, observation), dtype=np.float32)
         array = np.asarray(observation)
-        if array.shape != self.space.shape:
-            raise ValueError(f"observation of shape {array.shape} is not {self.space.shape}")
-        if array.dtype != self.space.dtype:
+        if array.shape != self.shape:
+            raise ValueError(f"observation of shape {array.shape} is not {self.shape}")
+        if array.dtype != self.dtype:
             self._check_convertible(array)
-        if self.spec.kind == "image":
+        if self.image:
             return np.moveaxis(array, 0, -1) if self.channels_first else array
         return array.reshape(-1)
 
@@ -346,17 +350,20 @@ class ActionCodec:
             raise BadInput(_refused_actions(space))
         if not self.spec.width:
             raise BadInput(f"action space Box of shape {space.shape} has nothing to do")
+        # Read here, because properties of a space take longer than what is done with them.
+        self.shape = space.shape or ()
+        self.dtype = space.dtype
+        self.first = int(self.start[0]) if isinstance(space, spaces.Discrete) else None
 
     def decode(self, action: Array) -> Any:
         """One agent's action; real numbers are clipped here, not in the policy."""
-        if isinstance(self.space, spaces.Discrete):
-            return int(action[0] + self.start[0])
-        shape = self.space.shape or ()
+        if self.first is not None:
+            return int(action[0]) + self.first
         if isinstance(self.space, spaces.Box):
             # Not `clip`, whose call takes longer than what it does for a few numbers.
-            action = np.maximum(action.reshape(shape), self.space.low)
-            return np.minimum(action, self.space.high).astype(self.space.dtype)
-        return (action + self.start).reshape(shape).astype(self.space.dtype)
+            action = np.maximum(action.reshape(self.shape), self.space.low)
+            return np.minimum(action, self.space.high).astype(self.dtype, copy=False)
+        return (action + self.start).reshape(self.shape).astype(self.dtype)
 
     def decode_batch(self, actions: Array) -> Any:
         """Every agent's action, stacked as a vector environment takes them."""

@@ -82,8 +82,8 @@ class NumpyActor:
         preprocess = networks.preprocess
         self.clip = preprocess.clip
         self.gain = np.float32(preprocess.gain)
-        self.shift = preprocess.shift.numpy()
-        self.scale = preprocess.scale.numpy()
+        self.shift = preprocess.shift.numpy().reshape(-1)
+        self.scale = preprocess.scale.numpy().reshape(-1)
         layers = [m for m in policy.encoder.children() if isinstance(m, nn.Linear)]
         self.layers = [_memory(layer) for layer in layers]
         self.head = _memory(policy.policy_head)
@@ -96,11 +96,15 @@ class NumpyActor:
         """Compute the same forward pass and sample as `TorchActor`, up to float rounding."""
         x = obs.reshape(len(obs), -1)
         if self.clip is not None:
-            x = (x - self.shift.reshape(-1)) * self.scale.reshape(-1)
-            x = np.minimum(np.maximum(x, -self.clip), self.clip) * self.gain
+            x = x - self.shift
+            x *= self.scale
+            np.minimum(np.maximum(x, -self.clip, out=x), self.clip, out=x)
+            if self.gain != 1.0:
+                x *= self.gain
         for weight, bias in self.layers:
-            x = x @ weight + bias
-            x = np.maximum(x, 0.0) if self.rectify else np.tanh(x)
+            x = x @ weight
+            x += bias
+            x = np.maximum(x, 0.0, out=x) if self.rectify else np.tanh(x, out=x)
         pi = x @ self.head[0] + self.head[1]
         value: Array | None = None
         if self.value_head is not None:

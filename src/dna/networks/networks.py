@@ -8,6 +8,7 @@ both, as the phases require, behind one preprocessing step whose statistics both
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
@@ -138,8 +139,8 @@ class Networks(nn.Module):
         """Copy the statistics into the preprocessing."""
         if self.normalizer is not None:
             shift, scale = self.normalizer.shift_and_scale()
-            self.preprocess.shift.copy_(torch.from_numpy(shift))
-            self.preprocess.scale.copy_(torch.from_numpy(scale))
+            _assign(self.preprocess.shift, shift)
+            _assign(self.preprocess.scale, scale)
 
     @property
     def device(self) -> torch.device:
@@ -154,6 +155,14 @@ class Networks(nn.Module):
         if which in ("value", "both"):
             parts.append(self.value)
         return [p for part in parts if part for p in part.parameters() if p.requires_grad]
+
+
+def _assign(buffer: Tensor, values: npt.NDArray[np.float64]) -> None:
+    """Copy values into a buffer of float32; on the CPU numpy does so in less time."""
+    if buffer.device.type == "cpu":
+        np.copyto(buffer.numpy(), values, casting="same_kind")
+    else:
+        buffer.copy_(torch.from_numpy(values.astype(np.float32)))
 
 
 Which = Literal["policy", "value", "both"]

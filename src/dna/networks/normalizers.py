@@ -37,7 +37,7 @@ class RunningMoments:
         if world.size > 1:
             self._update_together(batch, world)
         elif len(batch) == 1:  # a single agent: common, and the calls would dominate
-            self._add(1.0, batch[0].astype(np.float64), 0.0)
+            self._add(1.0, batch[0].astype(np.float64, copy=False), None)
         elif batch.dtype == np.uint8 and len(batch):
             total, squares = sums(batch)  # sums of integers are exact
             mean = total / len(batch)
@@ -74,11 +74,13 @@ class RunningMoments:
         if other.count:
             self._add(other.count, other.mean, other.m2)
 
-    def _add(self, count: float, mean: Array, m2: Array | float) -> None:
+    def _add(self, count: float, mean: Array, m2: Array | None) -> None:
+        """Add samples with these moments; `m2` is None for a single sample, where it is 0."""
         total = self.count + count
         delta = mean - self.mean
         self.mean = self.mean + delta * (count / total)
-        self.m2 = self.m2 + m2 + np.square(delta) * (self.count * count / total)
+        known = self.m2 if m2 is None else self.m2 + m2
+        self.m2 = known + np.square(delta) * (self.count * count / total)
         self.count = total
 
     @property
@@ -103,21 +105,21 @@ class ObservationNormalizer:
     #: Keeps a constant element finite; the value of the authors' code.
     epsilon = 1e-5
 
-    def __init__(self, shape: tuple[int, ...], divisor: float | Array = 1.0) -> None:
+    def __init__(self, shape: tuple[int, ...], divisor: float | Array | None = None) -> None:
+        """`divisor`: 255 for pixels; an array where entries of several kinds are mixed."""
         self.moments = RunningMoments(shape)
-        self.divisor = (
-            divisor  # 255 for pixels; an array where entries of several kinds are mixed
-        )
+        self.divisor = divisor
 
     def update(self, observations: npt.NDArray[np.generic], world: World = SOLO) -> None:
         """Add a batch of raw observations of every rank."""
         self.moments.update(observations, world)
 
-    def shift_and_scale(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    def shift_and_scale(self) -> tuple[Array, Array]:
         """Return (s_μ, 1 / (s_σ + 10⁻⁵)) of observations whose pixels are scaled to [0, 1]."""
-        deviation = np.sqrt(self.moments.variance) / self.divisor
-        mean = self.moments.mean / self.divisor
-        return mean.astype(np.float32), (1.0 / (deviation + self.epsilon)).astype(np.float32)
+        mean, deviation = self.moments.mean, np.sqrt(self.moments.variance)
+        if self.divisor is not None:
+            mean, deviation = mean / self.divisor, deviation / self.divisor
+        return mean, 1.0 / (deviation + self.epsilon)
 
 
 class RewardNormalizer:
@@ -164,7 +166,9 @@ class RewardNormalizer:
             self.moments.update(self.running[valid], self.world)
             self.running[done & valid] = 0.0
         scale = 1.0 / np.sqrt(self.moments.variance + 1e-8)
-        return np.clip(reward * scale, -self.clip, self.clip).astype(np.float32)
+        # Not `clip`, whose call takes longer than what it does for a few numbers.
+        clipped = np.minimum(np.maximum(reward * scale, -self.clip), self.clip)
+        return clipped.astype(np.float32)
 
 
 # ── preprocessing: the statistics applied ─────────────────────────────────────────────────
@@ -275,4 +279,4 @@ def normalizer_for(spec: ObservationSpec) -> ObservationNormalizer:
     """Build the statistics for observations of this kind."""
     if spec.kind == "packed":
         return ObservationNormalizer((elements(spec),), divisors(spec))
-    return ObservationNormalizer(spec.shape, 255.0 if spec.dtype == "uint8" else 1.0)
+    return ObservationNormalizer(spec.shape, 255.0 if spec.dtype == "uint8" else None)

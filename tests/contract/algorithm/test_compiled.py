@@ -6,6 +6,7 @@ for one that walks several.
 
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from dna.config.presets import preset
 from dna.envs.specs import ActionSpec, ObservationSpec
 from dna.networks.batch import Experience
 from dna.networks.networks import FlatWeights, Networks
-from dna.runs.setup import How
+from dna.runs.setup import How, Learner
 from dna.runs.train import train
 from helpers import tiny
 
@@ -36,7 +37,7 @@ ROWS = 32
 STEPS = SGD(epochs=2, minibatch=8, learning_rate=Linear(start=1e-2), max_gradient_norm=0.5)
 PHASES = {
     "policy": Policy(sgd=STEPS, entropy_bonus=Linear(start=0.1), epsilon=0.2),
-    "value": Value(sgd=STEPS),
+    "value": Value(sgd=STEPS.model_copy(update={"minibatch": 12})),  # the last one has 8 rows
     "distil": Distil(sgd=STEPS, constraint="mean_mse"),
 }
 #: Compiled too, but not of the networks that `build` makes for the three.
@@ -88,7 +89,7 @@ def walked(make, progresses=(0.25, 0.5)):
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("name", "steps"), [("policy", 2), ("value", 1), ("distil", 1), ("joint", 1), ("aux", 1)]
+    ("name", "steps"), [("policy", 2), ("value", 2), ("distil", 1), ("joint", 1), ("aux", 1)]
 )
 def test_a_compiled_step_equals_the_eager_one_and_itself(name, steps):
     phase = (PHASES | OTHERS)[name]
@@ -107,16 +108,29 @@ def test_a_compiled_step_equals_the_eager_one_and_itself(name, steps):
 
 
 @needs_compiler
-def test_a_compiled_run_repeats_itself_and_says_what_was_compiled(tmp_path):
-    config = tiny("ppo", "Pendulum-v1")
-    for name in ("a", "b"):
-        train(config, 0, tmp_path / name, how=How(compile="on", tensorboard=False))
+def test_a_compiled_run_repeats_itself_and_says_what_was_compiled(monkeypatch, tmp_path):
+    """Also with the two phases at the same time."""
+    config = tiny("dna", "Pendulum-v1")
+    config = config.model_copy(update={"phases": config.phases[:2]})
+    groups = []
+    together = Learner.together
+
+    def noted(self, phases):
+        found = together(self, phases)
+        groups.append([[phase.name for phase in group] for group in found])
+        return found
+
+    monkeypatch.setattr(Learner, "together", noted)
+    for threads, name in enumerate(("a", "b"), 1):
+        how = How(compile="on", tensorboard=False, threads=threads)
+        train(config, 0, tmp_path / name, how=how)
+    assert groups[:2] == [[["policy"], ["value"]], [["policy", "value"]]]
     for file in ("metrics.jsonl", "policy/policy.safetensors"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     machine = json.loads((tmp_path / "a/machine.json").read_text())
-    assert machine["compiled"] == ["joint"]
+    assert machine["compiled"] == ["policy", "value"]
     timings = [json.loads(x) for x in (tmp_path / "a/timings.jsonl").read_text().splitlines()]
-    assert timings[0]["time/compile"] > timings[0]["time/joint"]
+    assert timings[0]["time/compile"] > timings[0]["time/policy"]
     assert "time/compile" not in timings[1]
 
 
@@ -128,7 +142,7 @@ def test_without_a_compiler_one_line_is_said_and_the_run_goes_on(monkeypatch):
 
     def make(networks, weights):
         step = CompiledStep(phase, networks, weights, 2)
-        step.compiled = fails
+        step.on_demand = SimpleNamespace(aot_compile=fails)
         return phase, step
 
     with pytest.warns(
@@ -212,4 +226,7 @@ def test_which_presets_are_compiled(name, expected):
 def test_a_joint_phase_with_statistics_of_a_mini_batch_is_not_cut_into_pieces():
     _, networks = build()
     phase = Joint(sgd=STEPS, normalize_advantage="minibatch")
-    assert EagerStep(phase, networks, FlatWeights(networks), 2).piece == STEPS.minibatch
+    assert (
+        EagerStep(phase, networks, FlatWeights(networks), 2).piece
+        == STEPS.minibatch
+    )

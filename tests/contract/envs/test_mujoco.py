@@ -140,6 +140,30 @@ def test_other_warnings_of_the_simulator_become_pythons():
     assert [str(warning.message) for warning in heard] == ["Ant-v5: the floor is lava"]
 
 
+@pytest.mark.parametrize("env_id", PAPER)
+def test_steps_return_what_gymnasiums_do_to_the_bit(env_id):
+    ours = make(limited(env_id), Making(2, (5, 6), 1))
+    theirs = [gymnasium.make(env_id, max_episode_steps=37) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    seen = ours.reset()
+    for row, env, seed in zip(seen, theirs, (5, 6), strict=True):
+        assert np.array_equal(row, env.reset(seed=seed)[0].astype(np.float32))
+    for _ in range(80):
+        action = rng.normal(0, 2, (2, *theirs[0].action_space.shape)).astype(np.float32)
+        step = ours.step(action)
+        for i, env in enumerate(theirs):
+            space = env.action_space
+            bounded = np.clip(action[i], space.low, space.high)
+            obs, reward, terminated, truncated, _ = env.step(bounded)
+            assert step.reward[i] == np.float32(reward)
+            assert (step.terminated[i], step.done[i]) == (terminated, terminated or truncated)
+            if step.done[i]:
+                assert np.array_equal(step.final_obs[i], obs.astype(np.float32))
+                obs = env.reset()[0]
+            assert np.array_equal(step.obs[i], obs.astype(np.float32))
+    ours.close()
+
+
 def test_the_same_seed_is_equal_another_differs_and_threads_change_nothing():
     def trace(**keys):
         env, rng = vector("Walker2d-v5", **keys), np.random.default_rng(0)

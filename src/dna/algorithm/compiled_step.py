@@ -70,7 +70,7 @@ class CompiledStep:
             dynamic=False,
             options=_options(networks.device),
         )
-        self.compiled: dict[int, Callable[..., Metrics]] = {}  # by the number of rows
+        self.compiled: Callable[..., Metrics] | None = None
         self.failed = False
 
     @property
@@ -79,17 +79,22 @@ class CompiledStep:
 
         On a GPU never: calls through torch.compile share a counter of all threads.
         """
-        return bool(self.compiled) and not self.failed and self.theta.device.type == "cpu"
+        return self.compiled is not None and self.theta.device.type == "cpu"
 
     def __call__(self, rows: Minibatch, progress: float) -> Metrics:
         """Take one step per mini-batch in the rows; return the mean of the steps' metrics."""
         with self.clock("gather"):
             data = rows.gather()
-        if len(data["weight"]) not in self.compiled and not self.failed:
+        if self.compiled is None and not self.failed:
             self._compile(data, progress)
-        if self.failed:
+        if self.compiled is None:
             return self._eager_steps(rows, progress)
-        return self._compiled_steps(data, progress)
+        assert len(data["weight"]) == self.minibatches * self.phase.sgd.minibatch
+        with torch.no_grad():
+            metrics = self.compiled(self._state(), *self._scalars(progress), data)
+        if self.theta.device.type == "cuda":  # CUDA graphs reuse the memory of results
+            metrics = {name: value.clone() for name, value in metrics.items()}
+        return metrics
 
     def _compile(self, data: Batch, progress: float) -> None:
         """Compile, call once and undo that call; if it fails, warn and step eagerly."""
@@ -101,7 +106,7 @@ class CompiledStep:
                 warnings.simplefilter("ignore")  # torch warns about its own internals
                 compiled = self._compiled_for(arguments)
                 compiled(*arguments)
-            self.compiled[len(data["weight"])] = compiled
+            self.compiled = compiled
         except Exception as error:
             self.failed = True
             _warn_of_failure(self.phase, error, stacklevel=3)
@@ -123,14 +128,6 @@ class CompiledStep:
         compiled.disable_guard_check()
         return functools.partial(compiled, self)
 
-    def _compiled_steps(self, data: Batch, progress: float) -> Metrics:
-        compiled = self.compiled[len(data["weight"])]
-        with torch.no_grad():
-            metrics = compiled(self._state(), *self._scalars(progress), data)
-        if self.theta.device.type == "cuda":  # CUDA graphs reuse the memory of results
-            metrics = {name: value.clone() for name, value in metrics.items()}
-        return metrics
-
     def _eager_steps(self, rows: Minibatch, progress: float) -> Metrics:
         sums: Metrics = {}
         for mb in rows.pieces(self.phase.sgd.minibatch):
@@ -147,7 +144,9 @@ class CompiledStep:
             moments["exp_avg"] = torch.zeros_like(theta)
             moments["exp_avg_sq"] = torch.zeros_like(theta)
         state = [theta, moments["exp_avg"], moments["exp_avg_sq"], moments["step"]]
-        if theta.device.type == "cuda" and not self.compiled:  # CUDA graphs replay addresses
+        if (
+            theta.device.type == "cuda" and self.compiled is None
+        ):  # CUDA graphs replay addresses
             for tensor in state:
                 torch._dynamo.mark_static_address(tensor)
         return state

@@ -14,9 +14,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from dna.algorithm.phases import Metrics, can_be_cut, freeze, loss
+from dna.algorithm.phases import Metrics, can_be_cut, freeze, is_recordable, loss
+from dna.algorithm.traced import Traced
 from dna.common.errors import NonFinite
 from dna.common.timing import Clock
 from dna.config import AnyPhase, resolve
@@ -159,7 +160,6 @@ class EagerStep:
         self.rows = phase.sgd.minibatch
         self.piece = piece if piece and can_be_cut(phase) else self.rows
         self.whole = self.rows <= self.piece and world.size == 1
-        self.heavy = piece is not None and 2 * self.rows >= piece
         self.weights = weights
         self.vector = weights.vector(phase.trains)
         self.parameters = weights.parameters(phase.trains)
@@ -167,25 +167,33 @@ class EagerStep:
         # Of the pieces that are computed at the same time; their order is that of the sum.
         self.gradients = self.vector.new_empty((0 if self.whole else count, len(self.vector)))
         self.optimizer = torch.optim.Adam([self.vector], eps=phase.sgd.adam_eps, fused=True)
+        self.objective = _Objective(phase, networks)
+        fixed = is_recordable(phase) and not networks.policy.custom
+        recorded = piece is not None and fixed and self.vector.device.type == "cpu"
+        self.recorded = Traced(self.objective, self.piece if recorded else 0)
 
     @property
     def beside(self) -> bool:
         """Whether it pays to run another phase at the same time.
 
-        Smaller steps are mostly calls from Python, which only one thread at a time can make.
+        Mini-batches that are not cut are mostly calls from Python, which only one thread at a
+        time can make.
         """
-        return self.heavy
+        return self.piece < self.rows
 
     def __call__(self, rows: Minibatch, progress: float) -> Metrics:
         """Compute the gradient of one mini-batch, clip it, and take a step of Adam."""
         gradient = self.vector.grad
         assert gradient is not None
+        metrics: Metrics
+        self.objective.progress = progress
         if self.whole:
             gradient.zero_()
-            objective, metrics = loss(self.phase, self.networks, rows.gather(), progress)
-            objective.backward()  # type: ignore[no-untyped-call]
+            mb = rows.gather()
+            objective, metrics = self.recorded(len(mb["weight"]), mb)
+            objective.backward()
         else:
-            metrics = self._add_pieces(gradient, rows, progress)
+            metrics = self._add_pieces(gradient, rows)
         if self.world.size > 1:
             with self.clock("ranks"):
                 self.world.sum_(gradient)
@@ -197,15 +205,11 @@ class EagerStep:
             norm = norm / self.world.size
         return metrics | {"gradient_norm": norm}
 
-    def _add_pieces(self, gradient: Tensor, rows: Minibatch, progress: float) -> Metrics:
-        """Compute the gradient as a sum over pieces, which the threads of the run share.
-
-        A loss is a mean over weighted rows, so each piece counts by its share of the weight
-        of the whole mini-batch, part of which may be on other ranks.
-        """
+    def _add_pieces(self, gradient: Tensor, rows: Minibatch) -> Metrics:
+        """Compute the gradient as a sum over pieces, which the threads of the run share."""
         gradient.zero_()
         sums: Metrics = {}
-        work = partial(self._piece, rows.weight(), progress)
+        work = partial(self._piece, rows.weight())
         pieces = rows.pieces(self.piece)
         for start in range(0, len(pieces), len(self.gradients)):
             places = list(zip(pieces[start:], self.gradients, strict=False))
@@ -216,27 +220,41 @@ class EagerStep:
                     sums[name] = sums[name] + value if name in sums else value
         return sums
 
-    def _piece(
-        self, total: Tensor, progress: float, place: tuple[Minibatch, Tensor]
-    ) -> Metrics:
+    def _piece(self, total: Tensor, place: tuple[Minibatch, Tensor]) -> Metrics:
         """Compute one piece's part of the gradient, in its place, and of the metrics."""
         piece, gradient = place[0].gather(), place[1]
-        if self.world.size > 1:
-            share = piece["portion"].sum()
-        else:
-            share = piece["weight"].sum().clamp(min=1.0) / total
-        return self._gradient(piece, share, progress, gradient)
-
-    def _gradient(
-        self, piece: Batch, share: Tensor, progress: float, gradient: Tensor
-    ) -> Metrics:
-        objective, metrics = loss(self.phase, self.networks, piece, progress)
+        objective, metrics = self.recorded(len(piece["weight"]), piece, total)
         # Not `backward`: the pieces must not add to one `.grad` in the order of their threads.
         found = torch.autograd.grad(
-            objective * share, list(self.parameters.values()), materialize_grads=True
+            objective, list(self.parameters.values()), materialize_grads=True
         )
         self.weights.write(dict(zip(self.parameters, found, strict=True)), gradient)
-        return {name: value.detach() * share for name, value in metrics.items()}
+        return dict(metrics)
+
+
+class _Objective(nn.Module):
+    """A phase's loss as a module, so that it can be recorded."""
+
+    def __init__(self, phase: AnyPhase, networks: Networks) -> None:
+        super().__init__()
+        self.phase = phase
+        self.networks = networks
+        self.progress = 0.0
+
+    def forward(self, mb: Batch, total: Tensor | None = None) -> tuple[Tensor, Metrics]:
+        """Compute the loss of a mini-batch, or the share of it that a piece of one has.
+
+        A loss is a mean over weighted rows, so each piece counts by its share of `total`, the
+        weight of the whole mini-batch, part of which may be on other ranks.
+        """
+        objective, metrics = loss(self.phase, self.networks, mb, self.progress)
+        if total is None:
+            return objective, metrics
+        if "portion" in mb:
+            share = mb["portion"].sum()
+        else:
+            share = mb["weight"].sum().clamp(min=1.0) / total
+        return objective * share, {k: value.detach() * share for k, value in metrics.items()}
 
 
 def clip(gradient: Tensor, limit: float | None) -> Tensor:

@@ -51,6 +51,16 @@ def can_be_cut(phase: Any) -> bool:
     return same and is_mean_over_rows(phase)
 
 
+def is_recordable(phase: Any) -> bool:
+    """Return whether each call of the phase's loss makes the same calls of the same operators.
+
+    Custom phases may decide as they like; schedules change a number from call to call.
+    """
+    if type(phase) not in (Policy, Joint, Value, Distil, Auxiliary):
+        return False
+    return not any(isinstance(value, Linear) for _, value in phase)
+
+
 # ── L^CLIP ────────────────────────────────────────────────────────────────────────────────
 
 

@@ -37,7 +37,7 @@ ROWS = 32
 STEPS = SGD(epochs=2, minibatch=8, learning_rate=Linear(start=1e-2), max_gradient_norm=0.5)
 PHASES = {
     "policy": Policy(sgd=STEPS, entropy_bonus=Linear(start=0.1), epsilon=0.2),
-    "value": Value(sgd=STEPS.model_copy(update={"minibatch": 12})),  # the last one has 8 rows
+    "value": Value(sgd=STEPS),
     "distil": Distil(sgd=STEPS, constraint="mean_mse"),
 }
 #: Compiled too, but not of the networks that `build` makes for the three.
@@ -89,7 +89,7 @@ def walked(make, progresses=(0.25, 0.5)):
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("name", "steps"), [("policy", 2), ("value", 2), ("distil", 1), ("joint", 1), ("aux", 1)]
+    ("name", "steps"), [("policy", 2), ("value", 1), ("distil", 1), ("joint", 1), ("aux", 1)]
 )
 def test_a_compiled_step_equals_the_eager_one_and_itself(name, steps):
     phase = (PHASES | OTHERS)[name]
@@ -226,7 +226,4 @@ def test_which_presets_are_compiled(name, expected):
 def test_a_joint_phase_with_statistics_of_a_mini_batch_is_not_cut_into_pieces():
     _, networks = build()
     phase = Joint(sgd=STEPS, normalize_advantage="minibatch")
-    assert (
-        EagerStep(phase, networks, FlatWeights(networks), 2).piece
-        == STEPS.minibatch
-    )
+    assert EagerStep(phase, networks, FlatWeights(networks), 2).piece == STEPS.minibatch

@@ -44,7 +44,7 @@ SAVING = "common.tensor_files.tensor_bytes"  # checkpoints and the policy
 READERS = {ACTING, VALUES, MEANS, FINITE, SAVING}
 #: What is copied to the GPU from memory that is not pinned: weights at the start of a run or of
 #: a resumed one, and the statistics of observations.
-LOADING = {"runs.setup.build_networks", "networks.networks.Networks.refresh"}
+LOADING = {"runs.setup.build_networks", "networks.networks._assign"}
 PINNED = {"networks.frames.moved"}
 HOW = How(tensorboard=False, threads=1, verify=False, compile="off")
 SHORT = {"horizon": 4, "agents": 4, "interactions": 32}

@@ -230,10 +230,10 @@ def test_phases_run_together_if_neither_needs_what_the_other_trains(phases, grou
     assert [[p.name for p in group] for group in concurrent(phases)] == groups
 
 
-def test_policy_and_value_run_at_the_same_time_and_compute_the_same(monkeypatch, tmp_path):
+def test_policy_and_value_run_at_the_same_time_and_compute_the_same(
+    small_pieces, monkeypatch, tmp_path
+):
     config = tiny("dna", "MinAtar/Breakout-v1")
-    for phase in ("policy", "value", "distil"):
-        config = tweak(config, **{f"{phase}.sgd.minibatch": 64})
     train(config, 0, tmp_path / "one", how=how(1))
     meeting = threading.Barrier(2, timeout=30)
     seen = []

@@ -138,6 +138,7 @@ def _parts(thing: Any) -> Iterator[Any]:
             yield thing.base
     elif isinstance(thing, types.MethodType):
         yield thing.__self__
+        yield thing.__func__
     elif isinstance(thing, types.CellType):
         with suppress(ValueError):  # empty
             yield thing.cell_contents
@@ -182,7 +183,7 @@ class Match:
             left = [*self.before.values, *self.values][one["again"]]
         else:
             left = graph.decoded(one)
-            if graph.has_identity(left):
+            if graph.is_counted(one, left):
                 self.values.append(left)
         again = isinstance(other, dict) and "again" in other
         right = self.record.values[other["again"]] if again else graph.decoded(other)
@@ -215,6 +216,6 @@ class Match:
                 return False
             one, other = [*one.values()], [*other.values()]
         elif key not in graph.CONTAINERS and key != "cells":
-            nodes = key in ("fields", "defaults", "keywords", "cell", "self", "view")
+            nodes = key in ("fields", "defaults", "keywords", "cell", "self", "of", "view")
             return self._same(one, other) if nodes else bool(one == other)
         return len(one) == len(other) and all(map(self._same, one, other))

@@ -223,7 +223,7 @@ class _Walk:
                 what = qualified_names.of_type(result)
                 self.cached[f"{name} (a {what} that it has cached)#{key}"] = result
             value = inspect.unwrap(value)
-        parts = _code_of(value)
+        parts = qualified_names.functions_of(value)
         if parts is not None:
             for part in parts:
                 self.follow(part, name)
@@ -493,15 +493,6 @@ def _folder() -> str | None:
         return None
 
 
-def _code_of(value: Any) -> list[Any] | None:
-    """The functions of a method or property of a class; None for anything else."""
-    if isinstance(value, staticmethod | classmethod):
-        return [value.__func__]
-    if isinstance(value, property):
-        return [part for part in (value.fget, value.fset, value.fdel) if part is not None]
-    return [value.func] if isinstance(value, functools.cached_property) else None
-
-
 def _is_cache(value: Any) -> bool:
     """Whether this is a function with `functools.cache`, which does not change its results."""
     return callable(getattr(value, "cache_info", None)) and hasattr(value, "__wrapped__")
@@ -515,7 +506,7 @@ def _is_data(value: Any) -> bool:
 
 def _is_code(value: Any) -> bool:
     """Whether this attribute of a class or module is a function."""
-    return _is_cache(value) or _code_of(value) is not None or callable(value)
+    return _is_cache(value) or qualified_names.functions_of(value) is not None or callable(value)
 
 
 def _is_special(name: str) -> bool:

@@ -293,7 +293,7 @@ class Moves:
     def __init__(self):
         self.x = 0
 
-    def mover(k):  # noqa: N805
+    def mover(k):
         def move(self):
             self.x += k
 

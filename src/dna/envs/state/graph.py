@@ -251,7 +251,9 @@ class _Writer:
         self.program: list[Any] = []  # modules, classes and functions that are referred to
         self.unfinished: set[int] = set()  # ids of what cannot be made before its parts
         self.bits = {} if bits is None else bits  # bits of a generator → its id
-        self.classes: dict[type, dict[str, Any]] = {}  # class → what a node says besides its name
+        self.classes: dict[
+            type, dict[str, Any]
+        ] = {}  # class → what a node says besides its name
 
     def save(self, root: object) -> dict[str, Array]:
         """The graph of `root` as named arrays."""
@@ -979,10 +981,10 @@ def _is_space(node: dict[str, Any], present: Any) -> bool:
     """Whether this is the space that a node describes, if it describes one."""
     if "space" in node:
         try:
-            return _space_checksum(present) == node["space"]
+            return bool(_space_checksum(present) == node["space"])
         except Opaque:
             return False
-    return "traits" not in node or _traits(present) == node["traits"]
+    return "traits" not in node or bool(_traits(present) == node["traits"])
 
 
 def _traits(space: gymnasium.Space[Any]) -> str | None:
@@ -1003,12 +1005,14 @@ def _dtype_node(dtype: "np.dtype[Any]") -> dict[str, Any]:
     """A dtype by the name of its class, if there is one of that class, or by value."""
     name = qualified_names.of_type(dtype)
     with suppress(TypeError, ValueError):
-        if type(dtype)() is dtype:
+        kind: Any = type(dtype)
+        made = kind()
+        if made is dtype:
             return {"constant": name}
     if dtype.metadata is not None or dtype.hasobject:
         raise Opaque(f"the dtype {dtype}")
     with suppress(TypeError, ValueError):
-        if (made := np.dtype(dtype.str)) == dtype and made.fields is None:
+        if np.dtype(dtype.str) == dtype and dtype.fields is None:
             return {"data_type": dtype.str}
     return {"data_type": None, "record": repr(dtype)}
 

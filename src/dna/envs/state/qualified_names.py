@@ -79,7 +79,7 @@ def belongs(x: object) -> bool:
         return isinstance(x.__self__, types.ModuleType | type | None)
     if not isinstance(x, types.FunctionType):
         return False
-    found: Any = _loaded(f"{x.__module__}.{x.__qualname__}")
+    found: Any = loaded(f"{x.__module__}.{x.__qualname__}")
     found = found.__func__ if isinstance(found, staticmethod | classmethod) else found
     return found is x and has_globals_of_module(x)
 
@@ -93,12 +93,12 @@ def has_globals_of_module(x: types.FunctionType) -> bool:
 
 def is_reachable(kind: type) -> bool:
     """Whether the name of a class leads to this very class."""
-    return not kind.__flags__ & ON_HEAP or _loaded(_dotted(kind)) is kind
+    return not kind.__flags__ & ON_HEAP or loaded(_dotted(kind)) is kind
 
 
 def leads_to(kind: type) -> bool:
     """Whether the name of a class leads to a class."""
-    return isinstance(_loaded(_dotted(kind)), type)
+    return isinstance(loaded(_dotted(kind)), type)
 
 
 def _dotted(kind: type) -> str:
@@ -106,7 +106,7 @@ def _dotted(kind: type) -> str:
 
 
 def functions_in(owner: object) -> dict[str, Any]:
-    """The functions that are methods of an object or of a class, by the names they have there."""
+    """The functions that are methods of an object or a class, by their names there."""
     found: dict[str, Any] = {}
     for kind in owner.__mro__ if isinstance(owner, type) else type(owner).__mro__:
         for name, value in vars(kind).items():
@@ -146,7 +146,7 @@ def member(x: Enum) -> str | int:
 
 def enum(kind: str, which: str | int, present: object) -> Enum | None:
     """The member of the present object's class or of a loaded module's; None: not there."""
-    found: Any = type(present) if of_type(present) == kind else _loaded(kind)
+    found: Any = type(present) if of_type(present) == kind else loaded(kind)
     if not (isinstance(found, type) and issubclass(found, Enum)):
         return None
     if issubclass(found, Flag):
@@ -154,7 +154,7 @@ def enum(kind: str, which: str | int, present: object) -> Enum | None:
     return found.__members__.get(str(which))
 
 
-def _loaded(kind: str) -> object:
+def loaded(kind: str) -> object:
     """What a dotted name leads to among the loaded modules."""
     words = kind.split(".")
     for end in range(len(words) - 1, 0, -1):

@@ -348,6 +348,9 @@ def test_dtypes_come_back_by_value(text):
 
 def test_dtypes_that_are_not_there_are_made_or_named():
     assert copied(box(np.dtype(">i4")), box(np.dtype("<i4"))).thing.str == ">i4"
+    twice = np.dtype("<i4").newbyteorder().newbyteorder()
+    plain, again = (graph.save(box(x))["graph"] for x in (np.dtype("<i4"), twice))
+    assert plain.tobytes() == again.tobytes()
     record = np.dtype([("a", "<i4")])
     assert copied(box(record), box(np.dtype([("a", "<i4")]))).thing == record
     with pytest.raises(graph.Mismatch):

@@ -1004,12 +1004,13 @@ def _traits(space: gymnasium.Space[Any]) -> str | None:
 def _dtype_node(dtype: "np.dtype[Any]") -> dict[str, Any]:
     """A dtype by the name of its class, if there is one of that class, or by value."""
     name = qualified_names.of_type(dtype)
+    kind: Any = type(dtype)
+    if dtype.metadata is not None:
+        raise Opaque(f"the dtype {dtype}, which has metadata,")
     with suppress(TypeError, ValueError):
-        kind: Any = type(dtype)
-        made = kind()
-        if made is dtype:
+        if kind() == dtype:
             return {"constant": name}
-    if dtype.metadata is not None or dtype.hasobject:
+    if dtype.hasobject:
         raise Opaque(f"the dtype {dtype}")
     with suppress(TypeError, ValueError):
         if np.dtype(dtype.str) == dtype and dtype.fields is None:

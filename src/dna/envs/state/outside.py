@@ -48,7 +48,7 @@ class Outside:
 
     def names(self) -> dict[int, graph.Name]:
         """Id → name of each object held outside, `UNNAMED` if no variable leads to it."""
-        if not self.held:
+        if not self.held and not self._hold_functions():
             return {}
         by_value = (*REMADE, *IN_PLACE)
         return dict.fromkeys(self.held, UNNAMED) | {
@@ -56,6 +56,11 @@ class Outside:
             for name, thing in reversed(self._objects().items())
             if id(thing) in self.held or isinstance(thing, by_value)
         }
+
+    def _hold_functions(self) -> bool:
+        """Whether there may be functions of the program, which references do not tell."""
+        things = (thing for root in self.roots for thing in graph.objects_in(root))
+        return any(isinstance(thing, types.FunctionType) for thing in things)
 
     def unchanged(self, node: Any, present: Any, before: graph.Restored) -> "Match | None":
         """The program's object that was recorded in this node, if it is still the same.

@@ -335,7 +335,7 @@ class _Walk:
         self._take_settings_named(names)
         module = str(function.__globals__.get("__name__"))
         if not qualified_names.has_globals_of_module(function):
-            module = f"{function.__module__}.{function.__qualname__}: globals"
+            module = f"{function.__qualname__}: globals"
         self.places.add(module)
         self._reach(module)
         self._follow_names(function, module, names)

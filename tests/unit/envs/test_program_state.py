@@ -712,6 +712,10 @@ def _mapped():
     return np.frombuffer(memory, np.uint8)
 
 
+class Date(datetime.date):
+    """A date with an attribute, which pickle leaves out."""
+
+
 class Kept:
     """Holds something in a slot and in its dictionary."""
 
@@ -744,6 +748,7 @@ SEEN = {
     "lock": (threading.Lock, _released),
     "whole": (lambda: _holder(n=Whole(2)), lambda x: setattr(x, "n", Whole(3))),
     "property": (lambda: [property(len)], lambda x: x.__setitem__(0, property(repr))),
+    "date": (lambda: Date(2020, 1, 1), lambda x: setattr(x, "n", 1)),
     "attribute": (lambda: Kept(), lambda x: setattr(x, "slot", 1)),
 }  # fmt: skip
 

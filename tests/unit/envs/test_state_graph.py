@@ -336,6 +336,13 @@ def test_a_class_that_holds_what_cannot_be_recorded_is_named():
     )
 
 
+def test_another_spec_is_not_the_same():
+    one, other = (gymnasium.spec(name) for name in ("CartPole-v1", "Acrobot-v1"))
+    assert copied(box(one), box(one)).thing is one
+    with pytest.raises(graph.Mismatch, match="put back"):
+        copied(box(one), box(other))
+
+
 def test_a_module_that_no_name_leads_to_is_named():
     assert "no name leads to" in graph.opaque(box(types.ModuleType("unknown")), "env")
 

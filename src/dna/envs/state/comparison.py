@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 #: Entries of a node that refer to a part of the program by name and checksum.
 NAMES = ("function", "method", "constant")
 #: Entries of a node that snapshots of earlier versions do not have.
-NEWER = ("traits", "space", "class", "attribute", "of")
+NEWER = ("traits", "space", "class", "attribute", "of", "spec")
 #: Entries that only those have; reading them compares these.
 OLDER = ("traits",)
 #: Kinds of objects for which it matters whether they are the program's own: others are part of

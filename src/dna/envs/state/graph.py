@@ -306,6 +306,8 @@ class _Writer:
         node = {"constant": qualified_names.of(x)}
         if isinstance(x, type):
             return node | self._class(x)
+        if isinstance(x, EnvSpec):
+            return {**node, "spec": x.id}
         if isinstance(x, types.ModuleType) and sys.modules.get(x.__name__) is not x:
             raise Opaque(f"the module {x.__name__}, which no name leads to,")
         if isinstance(x, types.BuiltinFunctionType) and isinstance(x.__self__, type):
@@ -617,6 +619,8 @@ class _Reader:
         same = present is not None and qualified_names.is_name_of(node["constant"], present)
         if same and isinstance(present, types.BuiltinFunctionType):
             same = _is_class(node, present.__self__)
+        elif same and isinstance(present, EnvSpec):
+            same = node.get("spec", present.id) == present.id  # older snapshots have none
         elif same:
             same = _is_class(node, present)
         if not same:

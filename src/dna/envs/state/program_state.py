@@ -192,6 +192,9 @@ class _Walk:
         for key, value in spec.kwargs.items():
             if not own & {id(thing) for thing in graph.objects_in(value)}:
                 self.variables.setdefault(f"{spec.id}: spec.kwargs.{key}", value)
+        for key, value in vars(spec).items():
+            if type(value) in SIMPLE:
+                self.variables[f"{spec.id}: spec.{key}"] = value
         self.places.add(f"{spec.id}: spec.kwargs")
 
     def _is_new(self, place: object) -> bool:

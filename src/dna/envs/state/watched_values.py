@@ -69,7 +69,12 @@ BLOCK = 2**20
 def is_trusted(module: object) -> bool:
     """Whether the classes and functions of a module keep no state of an episode."""
     top = _top(module)
-    return top in TRUSTED | TESTING or (top in sys.stdlib_module_names and top != "__main__")
+    return top in TRUSTED | TESTING or _is_of_standard_library(module)
+
+
+def _is_of_standard_library(module: object) -> bool:
+    top = _top(module)
+    return top in sys.stdlib_module_names and top != "__main__"
 
 
 class Watched(NamedTuple):
@@ -149,13 +154,14 @@ class _Watcher(graph.Outliner):
             self._miss(x)
             return node
         hidden, fields = _hidden(x), _fields_of(x)
-        parts = None
-        if items is None and (hidden or _top(type(x).__module__) in sys.stdlib_module_names):
-            parts = reduced(x)  # without what the standard library only remembers
+        standard = _is_of_standard_library(type(x).__module__)
+        parts = reduced(x) if items is None and (hidden or standard) else None
         if items is not None:
             node["items"] = items
         elif parts is not None:
-            return node | {"parts": self.node(parts)}
+            node["parts"] = self.node(parts)
+            if standard:
+                return node  # without what it only remembers, such as the text of a path
         elif hidden and not isinstance(x, PER_THREAD):
             if _top(type(x).__module__) not in DRAWING:
                 self._miss(x)
@@ -215,8 +221,9 @@ class _Watcher(graph.Outliner):
             return None
         try:
             data = x.detach().cpu()
-            numbers = data if data.is_contiguous() else data.contiguous()
-            found = self._contents(numbers.reshape(-1).view(torch.uint8).numpy())
+            if data.dtype == torch.bfloat16:  # numpy has no such numbers
+                data = data.view(torch.int16)
+            found = self._contents(data.numpy())
         except (RuntimeError, TypeError, ValueError, NotImplementedError):
             return None  # sparse, or without memory
         about = [str(x.dtype), str(x.device), list(x.shape), list(x.stride()), x.requires_grad]

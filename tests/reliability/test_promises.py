@@ -251,13 +251,18 @@ def test_a_flipped_bit_in_a_log_of_a_finished_run_is_said(run, name):
 
 
 @pytest.mark.filterwarnings("always")
-@pytest.mark.parametrize("change", ["other", "cut", "gone"])
+@pytest.mark.parametrize("change", ["other", "cut", "gone", "longer", "huge"])
 def test_the_command_too_says_that_a_log_of_a_finished_run_was_changed(run, capsys, change):
     path = run / "metrics.jsonl"
     if change == "other":
         flip_one_bit(path)
     elif change == "cut":
         os.truncate(path, 100)
+    elif change == "longer":
+        with path.open("a") as file:
+            file.write("{}\n")
+    elif change == "huge":
+        os.truncate(path, 2**33)  # a hole, which takes no space
     else:
         path.unlink()
     assert main(["resume", str(run), "--json"]) == 0

@@ -8,13 +8,14 @@ the settings were checked, and every error is one line on stderr and an exit cod
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,6 +54,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 #: Seconds that a rank waits for rank 0 to report the error that both have met.
 REPORT_TIMEOUT = 20.0
+#: Seconds that threads, such as those of an executor, have to end after the command.
+THREADS_TIMEOUT = 3.0
 
 app = typer.Typer(
     help=HELP,
@@ -87,9 +90,15 @@ _root.__doc__ = HELP
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = _show_unraisable
     with safe_stderr():
         code = _run(argv)
         _exit_rank(code)
+    if argv is None:  # the process itself, which ends now
+        _end_despite_threads(code)
+    else:
+        sys.unraisablehook = hook
     return code
 
 
@@ -143,6 +152,14 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     say(f"dna: {printable(' '.join(text.splitlines()))}")
 
 
+def _show_unraisable(caught: Any) -> None:
+    """Print an error that nobody can catch, such as one in `__del__`, in one line."""
+    error = caught.exc_value
+    text = " ".join(text_of(error).split())[:200] if error is not None else ""
+    name = getattr(caught.object, "__qualname__", type(caught.object).__qualname__)
+    say(f"dna: {printable(f'{caught.exc_type.__name__} in {name} was ignored: {text}')}")
+
+
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> int:
     other_rank_reports = _other_rank_reports(error, code)
     if other_rank_reports and getattr(error, "quiet", None) is None:
@@ -189,3 +206,29 @@ def _exit_rank(code: int) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
+
+
+def _end_despite_threads(code: int) -> None:
+    """Make sure that threads left behind by an environment do not keep the process alive.
+
+    Python waits for them when it exits. Those that end by themselves in time are not noticed.
+    """
+    if not _left_behind():
+        return
+
+    def end() -> None:
+        time.sleep(THREADS_TIMEOUT)
+        names = ", ".join(sorted({thread.name for thread in _left_behind()}))[:200]
+        if names:  # without any, Python is doing its own last work
+            say(f"dna: ending in spite of threads that are still running: {printable(names)}")
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError, AttributeError):
+                    stream.flush()
+            os._exit(code)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+def _left_behind() -> list[threading.Thread]:
+    main_thread = threading.main_thread()
+    return [one for one in threading.enumerate() if not one.daemon and one is not main_thread]

@@ -82,7 +82,8 @@ def check_finite(what: str, array: Array, agents: Sequence[int] | Array | None =
     if array.dtype.kind == "f" and not all_finite(array):
         rows = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
         agent = int(rows[0] if agents is None else agents[rows[0]])
-        text = f"the environment gave a {what} that is not finite (agent {agent})"
+        article = "an" if what.startswith(("a", "e", "i", "o", "u")) else "a"
+        text = f"the environment gave {article} {what} that is not finite (agent {agent})"
         raise NonFinite(text, {what.replace(" ", "_"): array})
 
 

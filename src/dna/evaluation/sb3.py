@@ -68,8 +68,10 @@ def import_model(
     networks = Networks(config, obs, action)
     fill(networks, heads, obs, action)
     about: dict[str, Any] = {"algorithm": "ppo", "imported_from": "stable-baselines3"}
-    if isinstance(settings.get("num_timesteps"), int):
-        about["interactions"] = settings["num_timesteps"]
+    if (steps := settings.get("num_timesteps")) is not None:
+        if type(steps) is not int or steps < 0:
+            raise BadInput(f"num_timesteps: {steps!r:.40} is not a number of interactions")
+        about["interactions"] = steps
     save_policy(out / "policy", networks, config, about)
     lines = [f"{out}: policy of {path.name} for {env_id}"]
     if not heads.shared:
@@ -487,7 +489,9 @@ def fill(networks: Networks, heads: Heads, obs: ObservationSpec, action: ActionS
             value["value_head.weight"], value["value_head.bias"] = heads.critic
             _load(networks.value, value)
     except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[-120:]
+        reason = " ".join(str(error).split())
+        if len(reason) > 120:
+            reason = f"… {reason[-120:].partition(' ')[2]}"
         raise BadInput(f"the model does not fit the environment ({reason})") from None
 
 

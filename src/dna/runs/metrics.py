@@ -174,15 +174,17 @@ class MetricsFiles:
 
 
 def differing(folder: Path, lengths: dict[str, int], hashes: dict[str, str]) -> list[str]:
-    """One line per file of `MetricsFiles` that is not what a checkpoint recorded."""
+    """One line per file of a finished run's `MetricsFiles` that is not what was recorded."""
     lines = []
     for name in MetricsFiles.NAMES:
         path = folder / name
         if name in hashes:
+            length = lengths.get(name, 0)
             found = hashlib.sha256()
-            for block in blocks(path, lengths.get(name, 0)) if path.exists() else ():
+            for block in blocks(path, length) if path.exists() else ():
                 found.update(block)
-            if found.hexdigest() != hashes[name]:
+            longer = path.exists() and path.stat().st_size > length
+            if longer or found.hexdigest() != hashes[name]:
                 lines.append(f"{name} was changed after the run had finished")
     return lines
 

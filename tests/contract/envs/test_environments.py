@@ -378,8 +378,8 @@ class Broken(Countdown):
         ("key", EnvironmentFailure, r"KeyError: .*\(ZeroDivisionError in __str__\)$"),
         ("escapes", EnvironmentFailure, r"RuntimeError: \\x1b\[31mred\\x07$"),
         ("nan at the end", NonFinite, "final observation that is not finite"),
-        ("nan observation", NonFinite, "observation that is not finite"),
-        ("nan reward", NonFinite, "reward that is not finite"),
+        ("nan observation", NonFinite, "gave an observation that is not finite"),
+        ("nan reward", NonFinite, "gave a reward that is not finite"),
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])

@@ -583,6 +583,38 @@ def test_an_environment_of_ones_own_trains_by_module_and_factory(capsys, tmp_pat
     assert "--allow-import" in refused(capsys, ["eval", "own", "--episodes", "2"])
 
 
+def test_what_an_environment_leaves_behind_neither_hangs_nor_garbles(tmp_path):
+    """A thread that never ends, and an error in `__del__` with an escape sequence."""
+    (tmp_path / "leaving.py").write_text(
+        "import threading\n"
+        "from dna.envs.fake import Identity\n"
+        "class Loud:\n"
+        "    def __del__(self):\n"
+        "        raise ValueError('\\x1b[31mred')\n"
+        "class Leaving(Identity):\n"
+        "    def step(self, action):\n"
+        "        Loud()\n"
+        "        return super().step(action)\n"
+        "    def close(self):\n"
+        "        threading.Thread(target=threading.Event().wait, name='left').start()\n"
+    )
+    words = ["train", "leaving:Leaving", "--interactions", "1024", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dna", *words, "--out", "run", "--allow-import"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "done").exists()
+    lines = done.stderr.splitlines()
+    assert lines[-1] == "dna: ending in spite of threads that are still running: left"
+    assert "\x1b" not in done.stderr
+    assert "dna: ValueError in Loud.__del__ was ignored: \\x1b[31mred" in lines
+
+
 @pytest.mark.parametrize("service", ["wandb", "trackio"])
 def test_trackers_receive_the_run(service, tmp_path):
     """The real services, offline: W&B's offline folder and trackio's local database."""

@@ -227,8 +227,13 @@ def test_what_cannot_be_taken_is_one_line(tmp_path):
     refused("needs one width")
     trained("CartPole-v1", path, activation_fn=torch.nn.ELU)
     refused("'ELU' is neither")
+    for steps in (-5, True, 2.5):
+        model = trained("CartPole-v1", path)
+        model.num_timesteps = steps
+        model.save(path)
+        refused("num_timesteps: .* is not a number of interactions")
     trained("CartPole-v1", path)
-    refused("does not fit", "Acrobot-v1")
+    refused(r"does not fit the environment \((… )?[^ ]", "Acrobot-v1")
     refused("of another kind than the environment's", "Pendulum-v1")
     refused("cannot read image", "Screens-v0")
     refused("cannot read packed", "Taxi-v4")

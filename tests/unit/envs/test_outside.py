@@ -243,3 +243,21 @@ def test_the_space_of_an_environment_is_its_own():
     assert {name: array.tobytes() for name, array in mine.items()} == {
         name: array.tobytes() for name, array in yours.items()
     }
+
+
+RULES = [lambda n, k=k: n + k for k in range(4)]
+
+
+class OneOfSeveral(gymnasium.Env):
+    def __init__(self, rule):
+        self.rule = rule
+
+    def step(self, action):
+        return RULES[0](action)
+
+
+def test_a_function_of_the_program_is_never_filled():
+    one, other = OneOfSeveral(RULES[2]), OneOfSeveral(RULES[0])
+    graph.load(other, graph.save(one, Outside([one]).names()), Outside([other]))
+    assert other.rule is RULES[2]
+    assert [rule(0) for rule in RULES] == [0, 1, 2, 3]

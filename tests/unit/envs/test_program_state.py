@@ -1,21 +1,40 @@
 """Variables of classes and modules that an environment changes are found by its code."""
 
+import array
 import contextvars
 import copy
 import ctypes
+import datetime
 import decimal
 import enum
 import functools
+import hashlib
+import io
 import itertools
 import logging
 import math
+import mmap
+import operator
 import os
+import queue
+import random
+import re
+import sqlite3
+import string
+import struct
 import sys
 import threading
 import time
 import tracemalloc
 import types
+import typing
+import uuid
 import weakref
+import zoneinfo
+from collections import ChainMap, Counter, OrderedDict, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -660,3 +679,207 @@ class Asserting(gymnasium.Env):
 
 def test_assertions_that_pytest_rewrites_lead_to_no_variables_of_pytest():
     assert not [name for name in variables_of(Asserting()) if "pytest" in name.lower()]
+
+
+def _holder(**fields):
+    return types.SimpleNamespace(**fields)
+
+
+class Whole(int):
+    """A number with an attribute."""
+
+
+def _unlike(make, change):
+    """Whether a change of what `make` returns is seen, and what cannot be seen in it."""
+    thing = make()
+    before = watched_values.watched(thing)
+    assert watched_values.watched(thing) == before, "no change"
+    change(thing)
+    return watched_values.watched(thing) != before, before.unseen
+
+
+def _torch_step(module):
+    with torch.no_grad():
+        module.net.weight[20, 20] += 1
+
+
+def _released(lock):
+    lock.acquire()
+
+
+def _mapped():
+    memory = mmap.mmap(-1, 8)
+    return np.frombuffer(memory, np.uint8)
+
+
+class Date(datetime.date):
+    """A date with an attribute, which pickle leaves out."""
+
+
+class Kept:
+    """Holds something in a slot and in its dictionary."""
+
+    __slots__ = ("__dict__", "slot")
+
+
+SEEN = {
+    "tensor": (lambda: torch.zeros(5000), lambda x: x[2000:2001].add_(1)),
+    "bfloat": (lambda: torch.zeros(50, dtype=torch.bfloat16), lambda x: x[7].add_(1)),
+    "sparse": (lambda: torch.eye(3).to_sparse(), lambda x: x.mul_(2)),
+    "strided tensor": (lambda: torch.zeros(50, 4)[:, 1], lambda x: x[7].add_(1)),
+    "torch generator": (torch.Generator, lambda x: torch.rand(1, generator=x)),
+    "layer": (lambda: _holder(net=torch.nn.Linear(40, 40)), _torch_step),
+    "masked": (lambda: np.ma.zeros(5), lambda x: x.__setitem__(1, 2)),
+    "mask": (lambda: np.ma.zeros(5), lambda x: x.__setitem__(1, np.ma.masked)),
+    "foreign memory": (_mapped, lambda x: x.__setitem__(3, 1)),
+    "objects": (lambda: np.array([0] * 5000, object), lambda x: x.__setitem__(2000, 1)),
+    "record of objects": (
+        lambda: np.zeros(3, [("a", object)]), lambda x: x["a"].__setitem__(1, 5)),
+    "memory": (lambda: memoryview(bytearray(8)), lambda x: x.__setitem__(3, 1)),
+    "typed": (lambda: array.array("i", [0] * 9), lambda x: x.__setitem__(3, 1)),
+    "bits": (lambda: np.random.PCG64(7), lambda x: x.random_raw()),
+    "seeds": (lambda: np.random.SeedSequence(7), lambda x: x.spawn(1)),
+    "text file": (io.StringIO, lambda x: x.write("x")),
+    "partial": (lambda: functools.partial(max, [1]), lambda x: x.args[0].append(2)),
+    "decimals": (decimal.Context, lambda x: setattr(x, "Emax", 7)),
+    "defaultdict": (lambda: defaultdict(list), lambda x: setattr(x, "default_factory", int)),
+    "proxy": (lambda: [types.MappingProxyType(d := {}), d],
+              lambda x: x[1].update(a=1)),
+    "lock": (threading.Lock, _released),
+    "whole": (lambda: _holder(n=Whole(2)), lambda x: setattr(x, "n", Whole(3))),
+    "property": (lambda: [property(len)], lambda x: x.__setitem__(0, property(repr))),
+    "date": (lambda: Date(2020, 1, 1), lambda x: setattr(x, "n", 1)),
+    "attribute": (lambda: Kept(), lambda x: setattr(x, "slot", 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(SEEN))
+def test_changes_inside_objects_of_libraries_are_seen(name):
+    assert _unlike(*SEEN[name]) == (True, None)
+
+
+HIDDEN = {
+    "database": lambda: sqlite3.connect(":memory:"),
+    "queue": queue.SimpleQueue,
+    "held": lambda: _holder(queue=[queue.SimpleQueue()]),
+    "pool": lambda: _holder(pool=ThreadPoolExecutor(1)),
+    "hash": hashlib.sha256,
+    "iterator": lambda: _holder(numbers=itertools.count()),
+    "nested": lambda: functools.reduce(lambda x, _: [x], range(3000), []),
+    "cache": lambda: [functools.lru_cache(list)],
+}
+
+
+@pytest.mark.parametrize("name", list(HIDDEN))
+def test_what_holds_hidden_state_is_named(name):
+    assert watched_values.watched(HIDDEN[name]()).unseen
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+USUAL = {
+    "logger": lambda: logging.getLogger("of a test"),
+    "handler": logging.StreamHandler,
+    "held logger": lambda: [logging.getLogger()],
+    "pattern": lambda: re.compile("a+"),
+    "match": lambda: re.match("a", "a"),
+    "path": lambda: Path("a") / "b",
+    "stream": lambda: sys.stderr,
+    "time": lambda: datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+    "duration": lambda: datetime.timedelta(3),
+    "numbers": lambda: [decimal.Decimal("0.1"), Fraction(1, 3), 2j, range(3), slice(1)],
+    "functions": lambda: [functools.partial(max, 1), operator.itemgetter(1), str.lower, np.add],
+    "types": lambda: [int, Color, Color.RED, list[int], np.dtype("f4"), torch.float32],
+    "annotations": lambda: [typing.Any, typing.Literal[3], int | str],
+    "modules": lambda: [math, np],
+    "lock": threading.RLock,
+    "event": threading.Event,
+    "packer": lambda: struct.Struct("<i"),
+    "identifier": lambda: uuid.UUID(int=3),
+    "registry": lambda: gymnasium.registry,
+    "environment": lambda: gymnasium.make("CartPole-v1"),
+    "space": lambda: gymnasium.spaces.Text(3),
+    "constants": lambda: [Ellipsis, NotImplemented, object(), types.SimpleNamespace(a=1)],
+    "context": lambda: contextvars.ContextVar("c", default=1),
+    "queue": queue.Queue,
+    "device": lambda: torch.device("cpu"),
+    "collections": lambda: [OrderedDict(a=1), Counter("abc"), ChainMap({})],
+    "zone": lambda: zoneinfo.ZoneInfo("UTC"),
+    "class methods": lambda: [dict.fromkeys, datetime.datetime.now, "".join],
+    "random": random.SystemRandom,
+    "template": lambda: string.Template("$a"),
+}
+
+
+@pytest.mark.parametrize("name", list(USUAL))
+def test_usual_constants_hold_no_hidden_state(name):
+    thing = USUAL[name]()
+    before = watched_values.watched(thing)
+    assert before.unseen is None
+    assert str(thing) == str(thing)
+    if name in ("path", "logger"):  # they remember this
+        assert hash(thing) or thing.isEnabledFor(3) is not None
+    assert watched_values.watched(thing) == before
+
+
+def test_objects_of_pictures_are_not_watched():
+    pygame = pytest.importorskip("pygame")
+    for thing in (pygame.Surface((3, 3)), pygame.time.Clock()):
+        assert watched_values.watched(thing).unseen is None
+    corner = pygame.math.Vector2(1, 2)
+    before = watched_values.watched(corner)
+    corner.x += 1
+    assert watched_values.watched(corner) != before
+
+
+def _with_variables_of_its_own():
+    variables = {"n": 0}
+    exec("def count():\n  global n\n  n += 1", variables)
+    return variables["count"]
+
+
+counted = _with_variables_of_its_own()
+append = [].append
+
+
+class OwnVariables:
+    def step(self):
+        counted()
+
+
+class MethodOfList:
+    def step(self):
+        append(1)
+
+
+class Printing:
+    def step(self):
+        np.set_printoptions(precision=5)
+
+
+class Flags:
+    def step(self):
+        decimal.getcontext().flags[decimal.Clamped] = True
+
+
+class Largest:
+    def step(self):
+        decimal.getcontext().Emax -= 1
+
+
+class Divides:
+    def step(self):
+        return decimal.Decimal(1) / 3
+
+
+@pytest.mark.parametrize("kind", [OwnVariables, MethodOfList, Printing, Flags, Largest])
+def test_settings_and_variables_in_unusual_places_are_named(kind):
+    with decimal.localcontext() as context, np.printoptions():
+        context.clear_flags()
+        for each, named in ((Divides, 0), (kind, 1)):
+            state = ProgramState(each())
+            assert state.changed() == []
+            each().step()
+            assert len(state.changed()) == named

@@ -8,6 +8,7 @@ import io
 import random
 import sys
 import threading
+import types
 from collections import deque
 
 import gymnasium
@@ -273,8 +274,119 @@ def test_numbers_and_words_that_are_one_object_stay_one_and_others_apart():
         assert found[k] is found[k + 6]
         assert found[k] is not found[k + 3]
         assert found[k] == found[k + 3]
-    word = copied(box("".join(["le", "ft"])), box(None)).thing
-    assert word is sys.intern("left")
+    word = copied(box("".join(["le", "ft"])[:]), box(None)).thing
+    assert word == "left"
+    assert copied(box(sys.intern(word)), box(None)).thing is sys.intern("left")
+
+
+def test_equal_words_and_bytes_stay_apart():
+    words = ["".join(["ab", "c"]), "".join(["a", "bc"]), bytes([1, 2]), bytes([1]) + bytes([2])]
+    found = copied(box([*words, words[1], words[3]]), box(None)).thing
+    assert found[:4] == words
+    assert [found[4] is one for one in found[:4]] == [False, True, False, False]
+    assert [found[5] is one for one in found[:4]] == [False, False, False, True]
+
+
+class Moves:
+    """Its methods are made by one function, and only their closures tell them apart."""
+
+    def __init__(self):
+        self.x = 0
+
+    def mover(k):
+        def move(self):
+            self.x += k
+
+        return move
+
+    up, left = mover(1), mover(7)
+
+
+def test_methods_of_one_code_are_told_apart():
+    source, target = Moves(), Moves()
+    source.go, target.go = source.left, target.up
+    copied(source, target).go()
+    assert target.x == 7
+
+    source.go, target.go = (types.MethodType(Moves.mover(k), source) for k in (9, 1))
+    target.go = types.MethodType(Moves.mover(1), target)
+    copied(source, target).go()
+    assert target.x == 9
+
+
+def _kind(k, base=object):
+    return type("Kind", (base,), {"k": k, "__module__": __name__, "get": lambda self: k})
+
+
+def _member(k):
+    return enum.Enum("Mode", {"A": k}).A
+
+
+def test_two_classes_of_one_name_are_not_the_same():
+    for make in (_kind, lambda k: _kind(k)(), _member, lambda k: vars(_kind(k))["get"]):
+        copied(box(make(1)), box(make(1)))
+    for make in (_kind, lambda k: _kind(k)(), _member):
+        with pytest.raises(graph.Mismatch, match=r"put back"):
+            copied(box(make(5)), box(make(1)))
+
+
+def test_a_class_that_holds_what_cannot_be_recorded_is_named():
+    assert "Kind, a class that holds _thread.lock" in graph.opaque(
+        box(_kind(threading.Lock())), "env"
+    )
+
+
+def test_another_spec_is_not_the_same():
+    one, other = (gymnasium.spec(name) for name in ("CartPole-v1", "Acrobot-v1"))
+    assert copied(box(one), box(one)).thing is one
+    with pytest.raises(graph.Mismatch, match="put back"):
+        copied(box(one), box(other))
+
+
+def test_a_module_that_no_name_leads_to_is_named():
+    assert "no name leads to" in graph.opaque(box(types.ModuleType("unknown")), "env")
+
+
+@pytest.mark.parametrize("text", ["<i4", ">i4", "S5", "<U3", "<M8[s]", "<f8"])
+def test_dtypes_come_back_by_value(text):
+    found = copied(box(np.dtype(text)), box(np.dtype(text))).thing
+    assert (found, found.str) == (np.dtype(text), np.dtype(text).str)
+
+
+def test_dtypes_that_are_not_there_are_made_or_named():
+    assert copied(box(np.dtype(">i4")), box(np.dtype("<i4"))).thing.str == ">i4"
+    twice = np.dtype("<i4").newbyteorder().newbyteorder()
+    plain, again = (graph.save(box(x))["graph"] for x in (np.dtype("<i4"), twice))
+    assert plain.tobytes() == again.tobytes()
+    record = np.dtype([("a", "<i4")])
+    assert copied(box(record), box(np.dtype([("a", "<i4")]))).thing == record
+    with pytest.raises(graph.Mismatch):
+        copied(box(record), box(np.dtype([("b", "<i4")])))
+    assert graph.opaque(box(np.dtype("i4", metadata={"a": 1})), "env")
+
+
+def test_a_function_with_variables_of_its_own_is_named():
+    variables = {"n": 0}
+    exec("def count():\n  global n\n  n += 1\n  return n", variables)
+    assert "global variables of its own" in graph.opaque(box(variables["count"]), "env")
+    kind = type("Bound", (), {"go": variables["count"]})
+    assert "global variables of its own" in graph.opaque(box(kind()), "env")
+
+
+class Offset(spaces.Discrete):
+    def __init__(self, offset):
+        super().__init__(3)
+        self.offset = offset
+
+
+def test_a_space_with_attributes_of_any_name_is_compared():
+    copied(box(Offset(1)), box(Offset(1)))
+    for one, other in ((1, 2), ({"a", "b"}, {"a", "c"})):
+        copied(box(Offset(one)), box(Offset(one)))
+        with pytest.raises(graph.Mismatch, match="that changed"):
+            copied(box(Offset(one)), box(Offset(other)))
+    assert graph.opaque(box(Offset(threading.Lock())), "env")
+    copied(box(spaces.Text(5, charset="abcxyz")), box(spaces.Text(5, charset="zyxcba")))
 
 
 def test_an_attribute_without_a_proper_name_is_named():

@@ -1,6 +1,7 @@
 """Environments that keep their state in unusual ways, for `torture.zoo`."""
 
 from torture.patterns import (  # noqa: F401
+    alike,
     arrays,
     callables,
     containers,

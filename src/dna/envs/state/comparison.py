@@ -13,7 +13,9 @@ Array = npt.NDArray[Any]
 #: Entries of a node that refer to a part of the program by name and checksum.
 NAMES = ("function", "method", "constant")
 #: Entries of a node that snapshots of earlier versions do not have.
-NEWER = ("traits",)
+NEWER = ("traits", "space", "class", "attribute", "of", "spec")
+#: Entries that only those have; reading them compares these.
+OLDER = ("traits",)
 #: Kinds of objects for which it matters whether they are the program's own: others are part of
 #: it anyway, or cannot be changed.
 CHANGEABLE = ("list", "dict", "deque", "set", "array", "view", "bytearray", "object")
@@ -82,7 +84,9 @@ class _Comparison:
         keys = [
             key
             for key in {**one, **other}
-            if key != "held" and (key not in NEWER or key in one)
+            if key != "held"
+            and (key not in NEWER or key in one)
+            and (key not in OLDER or key in other)
         ]
         for key in keys:
             if key not in one or key not in other:
@@ -145,10 +149,11 @@ def _held(node: dict[str, Any]) -> str | None:
     """The variable of the program that leads to an object, if it can be changed.
 
     Generators are left out: those in the program's spaces get other seeds in every process.
-    Spaces, which alone have traits, are part of the program but for them.
+    Spaces are part of the program but for what they are checked for.
     """
     changeable = any(kind in node for kind in CHANGEABLE)
-    changeable = changeable and not node.get("scalar") and "traits" not in node
+    changeable = changeable and not node.get("scalar")
+    changeable = changeable and "traits" not in node and "space" not in node
     return json.dumps(node["held"]) if changeable and node.get("held", [""])[0] else None
 
 

@@ -29,7 +29,12 @@ from dna.envs.state import generators, memory_layout, qualified_names
 
 Array = npt.NDArray[Any]
 #: Part of the program, not of its state.
-CONSTANT = (types.ModuleType, type, property, EnvSpec, np.dtype)
+CONSTANT = (types.ModuleType, type, EnvSpec)
+#: Attributes of classes in C, which nobody can change.
+DESCRIPTORS = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.MemberDescriptorType,
+    types.GetSetDescriptorType, types.ClassMethodDescriptorType,
+)  # fmt: skip
 CONTAINERS: dict[str, Any] = {
     "list": list,
     "tuple": tuple,
@@ -45,6 +50,8 @@ FOREIGN = (
 )  # fmt: skip
 #: Fields of a space with generators in them: its own, and those of the spaces it is made of.
 SAMPLED = ("_np_random", "spaces", "feature_space", "node_space", "edge_space")
+#: Fields of a `Text` space in an order that no process has twice; another holds them sorted.
+UNORDERED = ("_char_set", "_char_list", "_char_index")
 #: An address as `repr` shows it.
 ADDRESS = re.compile(r"0x([0-9a-fA-F]{6,16})")
 #: Maximum number of objects in a graph.
@@ -191,7 +198,8 @@ def objects_in(root: object) -> list[Any]:
 def program_in(root: object) -> list[Any]:
     """The modules and functions that `root` refers to, and the classes of all it holds."""
     writer = _walked(root)
-    return [*writer.program, *dict.fromkeys(type(thing) for thing in writer.alive)]
+    made = [thing for thing in writer.alive if isinstance(thing, types.FunctionType)]
+    return [*writer.program, *made, *dict.fromkeys(type(thing) for thing in writer.alive)]
 
 
 def contents(root: object, most: int) -> tuple[list[Any], list[Any]]:
@@ -243,6 +251,9 @@ class _Writer:
         self.program: list[Any] = []  # modules, classes and functions that are referred to
         self.unfinished: set[int] = set()  # ids of what cannot be made before its parts
         self.bits = {} if bits is None else bits  # bits of a generator → its id
+        self.classes: dict[
+            type, dict[str, Any]
+        ] = {}  # class → what a node says besides its name
 
     def save(self, root: object) -> dict[str, Array]:
         """The graph of `root` as named arrays."""
@@ -266,10 +277,13 @@ class _Writer:
         if simple is not None or x is None:
             if isinstance(x, Enum):
                 self.program.append(type(x))
+                return simple | self._class(type(x))
             return self._value(x, simple)
+        if isinstance(x, np.dtype):
+            return _dtype_node(x)
         if isinstance(x, CONSTANT) or qualified_names.belongs(x):
             self.program.append(x)
-            return {"constant": qualified_names.of(x)}
+            return self._constant(x)
         if id(x) in self.seen:
             if id(x) in self.unfinished:
                 raise Opaque("a tuple that holds itself")
@@ -287,6 +301,29 @@ class _Writer:
             node["held"] = list(self.names[id(x)])
         return node
 
+    def _constant(self, x: Any) -> dict[str, Any]:
+        """A name, which must lead to this very part of the program."""
+        node = {"constant": qualified_names.of(x)}
+        if isinstance(x, type):
+            return node | self._class(x)
+        if isinstance(x, EnvSpec):
+            return {**node, "spec": x.id}
+        if isinstance(x, types.ModuleType) and sys.modules.get(x.__name__) is not x:
+            raise Opaque(f"the module {x.__name__}, which no name leads to,")
+        if isinstance(x, types.BuiltinFunctionType) and isinstance(x.__self__, type):
+            return node | self._class(x.__self__)
+        return node
+
+    def _class(self, kind: type) -> dict[str, Any]:
+        """What a node says of a class that no name leads to: a checksum of its definition."""
+        if kind not in self.classes:
+            named = qualified_names.is_reachable(kind)
+            self.classes[kind] = {} if named else {"class": self._definition(kind)}
+        return self.classes[kind]
+
+    def _definition(self, kind: type) -> str:
+        return _class_checksum(kind)
+
     def _check_no_address(self) -> None:
         """Refuse values that are the id or the hash of an object, which differ in a copy."""
         for x in self.kept:
@@ -298,13 +335,25 @@ class _Writer:
 
     def _value(self, x: Any, simple: Any) -> Any:
         """A value, or a reference to the earlier value that is the same object."""
-        if not has_identity(x):
+        if not self._is_apart(x):
             return simple
         if id(x) in self.values:
             return {"again": self.values[id(x)]}
         self.values[id(x)] = len(self.values)
         self.kept.append(x)
-        return simple
+        return self._apart(x, simple)
+
+    def _is_apart(self, x: Any) -> bool:
+        """Whether there may be another object that is equal to this value."""
+        if type(x) is bytes:
+            return len(x) > 1
+        return has_identity(x) or (type(x) is str and not _is_interned(x))
+
+    def _apart(self, x: Any, simple: Any) -> Any:
+        """The node of a value with an identity that older snapshots did not record."""
+        if type(x) is bytes:
+            return {"data": x.hex()}
+        return {"text": x} if type(x) is str and x.isidentifier() else simple
 
     def _kind(self, x: Any) -> dict[str, Any]:
         if type(x) is float:
@@ -323,7 +372,7 @@ class _Writer:
         if isinstance(x, types.FunctionType):
             return self._function(x)
         if isinstance(x, types.MethodType):
-            return {"method": qualified_names.of(x.__func__), "self": self.node(x.__self__)}
+            return self._method(x)
         if isinstance(x, types.CellType):
             return self._cell(x)
         return self._object(x)
@@ -348,6 +397,8 @@ class _Writer:
 
     def _function(self, x: types.FunctionType) -> dict[str, Any]:
         """A function made at run time: the variables it holds are state."""
+        if not qualified_names.has_globals_of_module(x):
+            raise Opaque(f"{x.__qualname__}, a function with global variables of its own,")
         return {
             "function": qualified_names.of(x),
             "cells": [self.node(cell) for cell in x.__closure__ or ()],
@@ -355,6 +406,14 @@ class _Writer:
             "keywords": self.node(x.__kwdefaults__),
             "fields": self.node(vars(x)),
         }
+
+    def _method(self, x: types.MethodType) -> dict[str, Any]:
+        """A bound method: its owner, and the way from there to exactly this function."""
+        node = {"method": qualified_names.of(x.__func__), "self": self.node(x.__self__)}
+        if qualified_names.belongs(x.__func__):
+            return node
+        name = qualified_names.attribute(x.__self__, x.__func__)
+        return node | ({"of": self.node(x.__func__)} if name is None else {"attribute": name})
 
     def _cell(self, x: types.CellType) -> dict[str, Any]:
         try:
@@ -367,14 +426,15 @@ class _Writer:
     def _object(self, x: Any) -> dict[str, Any]:
         if isinstance(x, gymnasium.Space):
             # A space is part of the program except for the generators it may sample from.
+            kind = {**self._class(type(x)), "space": _space_checksum(x)}
             fields = {name: self.node(vars(x)[name]) for name in SAMPLED if name in vars(x)}
-            traits = {"traits": found} if (found := _traits(x)) else {}
-            return {"object": qualified_names.of_type(x), **traits, "fields": fields}
+            return {"object": qualified_names.of_type(x), **kind, "fields": fields}
         elif _is_plain(x) and all(type(name) is str for name in vars(x)):
+            kind = self._class(type(x))
             fields = {name: self.node(value) for name, value in vars(x).items()}
         else:
             raise Opaque(qualified_names.of_type(x))
-        return {"object": qualified_names.of_type(x), "fields": fields}
+        return {"object": qualified_names.of_type(x), **kind, "fields": fields}
 
     def _array(self, x: Any) -> dict[str, Any]:
         if x.dtype.hasobject or (x.dtype.fields is not None and isinstance(x, np.generic)):
@@ -440,6 +500,12 @@ class Outliner(_Writer):
             return {"hash": hash(x)}  # Python computes it once and keeps it
         return super().node(x)
 
+    def _definition(self, kind: type) -> str:
+        return f"{id(kind):x}"
+
+    def _is_apart(self, x: Any) -> bool:
+        return has_identity(x)  # a text may become the one that names in the program are
+
     def _contents(self, x: Any) -> dict[str, Any]:
         if isinstance(x, np.generic):
             return {"scalar": x.tobytes().hex(), **_dtype_entry(x.dtype)}
@@ -455,6 +521,50 @@ class Outliner(_Writer):
     def _bytearray(self, x: bytearray) -> dict[str, Any]:
         self.contents.append(np.frombuffer(x, np.uint8))
         return {"bytearray": len(self.contents), "length": len(x)}
+
+
+class _Definer(_Writer):
+    """Describes classes and spaces by value, alike in every process."""
+
+    def __init__(self, within: frozenset[type] = frozenset()) -> None:
+        """`within`: classes that are being described, to which their parts may refer."""
+        super().__init__()
+        self.within = within
+
+    def checksum(self, x: Any) -> str:
+        """A checksum of x; raises `Opaque`."""
+        try:
+            text = json.dumps(self.node(x)).encode()
+        except RecursionError:
+            raise Opaque("something nested that deeply") from None
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise Opaque(f"something ({error})") from error
+        parts = [text, *(array.tobytes() for array in self.arrays.values())]
+        return f"{zlib.crc32(b''.join(parts)):08x}"
+
+    def node(self, x: Any) -> Any:
+        """The JSON value that stands for x; of what belongs to a class, the functions in it."""
+        if isinstance(x, DESCRIPTORS):
+            return {"constant": qualified_names.of(x)}
+        if (parts := qualified_names.functions_of(x)) is not None:
+            return {"functions": [self.node(part) for part in parts]}
+        return super().node(x)
+
+    def _definition(self, kind: type) -> str:
+        return "" if kind in self.within else _class_checksum(kind, self.within)
+
+    def _is_apart(self, x: Any) -> bool:
+        return False
+
+    def _container(self, name: str, x: Any) -> dict[str, Any]:
+        if name not in ("set", "frozenset"):
+            return super()._container(name, x)
+        return {name: sorted(json.dumps(_Definer(self.within).node(item)) for item in x)}
+
+    def _object(self, x: Any) -> dict[str, Any]:
+        if isinstance(x, gymnasium.Space):
+            return {"object": qualified_names.of_type(x), "space": _space_checksum(x)}
+        return super()._object(x)
 
 
 class _Together:
@@ -492,14 +602,30 @@ class _Reader:
             return self.made[node["same"]]
         if "enum" in node:
             member = qualified_names.enum(node["enum"], node["member"], present)
-            if member is None:
+            if member is None or not _is_class(node, type(member)):
                 raise Mismatch(f"{node['enum']} is not there to be put back")
             return member
         if "constant" in node:
-            if not qualified_names.is_name_of(node["constant"], present) or present is None:
-                raise Mismatch(f"{node['constant']} is not there to be put back")
-            return present
+            return self._constant(node, present)
+        if "data_type" in node:
+            return _dtype_of(node, present)
+        if "text" in node or "data" in node:
+            self.values.append(decoded(node))
+            return self.values[-1]
         return self._value(decoded(node))
+
+    def _constant(self, node: dict[str, Any], present: Any) -> Any:
+        """The present part of the program, if it is the one that was recorded."""
+        same = present is not None and qualified_names.is_name_of(node["constant"], present)
+        if same and isinstance(present, types.BuiltinFunctionType):
+            same = _is_class(node, present.__self__)
+        elif same and isinstance(present, EnvSpec):
+            same = node.get("spec", present.id) == present.id  # older snapshots have none
+        elif same:
+            same = _is_class(node, present)
+        if not same:
+            raise Mismatch(f"{node['constant']} is not there to be put back")
+        return present
 
     def _value(self, x: Any) -> Any:
         """Remember a value, to which later nodes may refer as the same object."""
@@ -583,7 +709,7 @@ class _Reader:
         elif qualified_names.of_type(present) != node["object"]:
             there = qualified_names.of_type(present)
             raise Mismatch(f"a {node['object']} cannot be put into a {there}")
-        elif "traits" in node and _traits(present) != node["traits"]:
+        elif not (_is_class(node, type(present)) and _is_space(node, present)):
             raise Mismatch(f"a {node['object']} that changed cannot be put back")
         else:
             self._fields(node["fields"], present)
@@ -624,15 +750,21 @@ class _Reader:
     def _method(self, node: dict[str, Any], present: Any) -> Any:
         bound = isinstance(present, types.MethodType)
         owner = self.value(node["self"], present.__self__ if bound else None)
-        if bound and qualified_names.is_name_of(node["method"], present.__func__):
-            same = owner is present.__self__
-            return present if same else types.MethodType(present.__func__, owner)
-        for kind in type(owner).__mro__:  # another method of the owner
-            for function in vars(kind).values():
-                own = isinstance(function, types.FunctionType)
-                if own and qualified_names.is_name_of(node["method"], function):
-                    return types.MethodType(function, owner)
-        raise Mismatch(f"{node['method']} is not there to be put back")
+        there = [present.__func__] if bound else []
+        if "of" in node:
+            function = self.value(node["of"], there[0] if there else None)
+        elif "attribute" in node:
+            function = qualified_names.functions_in(owner).get(node["attribute"])
+        else:  # one of the owner's methods
+            there += qualified_names.functions_in(owner).values()
+            named = [one for one in there if qualified_names.is_name_of(node["method"], one)]
+            # Older snapshots have no attribute where a name leads to another function.
+            found = [*filter(qualified_names.belongs, named), *named, None]
+            function = found[0]
+        if function is None or not qualified_names.is_name_of(node["method"], function):
+            raise Mismatch(f"{node['method']} is not there to be put back")
+        same = bound and owner is present.__self__ and function is present.__func__
+        return present if same else types.MethodType(function, owner)
 
     def _array(self, node: dict[str, Any], present: Any) -> Any:
         array = self.state[node["array"]]
@@ -728,7 +860,7 @@ class _Reader:
 
 
 def has_identity(x: Any) -> bool:
-    """Whether equal values of this kind may be different objects."""
+    """Whether every value of this kind that is not written as the same is another object."""
     if type(x) is int:
         return not -5 <= x <= 256
     return type(x) in (float, complex) or (type(x) is str and not x.isidentifier())
@@ -754,14 +886,23 @@ def encoded(x: Any) -> Any:
 
 def is_value(node: Any) -> bool:
     """Whether a node is a value, or refers to one."""
-    kinds = ("again", "float", "int", "complex", "bytes")
+    kinds = ("again", "float", "int", "complex", "bytes", "text", "data")
     return not isinstance(node, dict) or any(kind in node for kind in kinds)
+
+
+def is_counted(node: Any, x: Any) -> bool:
+    """Whether later nodes may refer to the value of this node as the same object."""
+    return has_identity(x) or (isinstance(node, dict) and ("text" in node or "data" in node))
 
 
 def decoded(node: Any) -> Any:
     """The inverse of `encoded`, except for Enums."""
     if not isinstance(node, dict):
         return node
+    if "text" in node:
+        return str(node["text"])
+    if "data" in node:
+        return bytes.fromhex(node["data"])
     if "float" in node:
         return float.fromhex(node["float"])
     if "int" in node:
@@ -801,8 +942,57 @@ def _is_writeable(x: Array) -> bool:
     return True
 
 
+def _class_checksum(kind: type, within: frozenset[type] = frozenset()) -> str:
+    """A checksum of the definition of a class that no name leads to; raises `Opaque`."""
+    own = {
+        name: value
+        for name, value in sorted(vars(kind).items())
+        if not qualified_names.is_made_by_python(name, value)
+    }
+    if issubclass(kind, Enum):
+        own = {name: value for name, value in own.items() if callable(value)}
+        own["members"] = {name: member.value for name, member in kind.__members__.items()}
+    try:
+        return _Definer(within | {kind}).checksum([type(kind), *kind.__bases__, own])
+    except Opaque as thing:
+        raise Opaque(f"{qualified_names.of(kind)}, a class that holds {thing},") from None
+
+
+def _space_checksum(space: gymnasium.Space[Any]) -> str:
+    """A checksum of what defines a space; raises `Opaque`."""
+    unordered = UNORDERED if isinstance(space, gymnasium.spaces.Text) else ()
+    left_out = (*SAMPLED, *unordered)
+    own = {name: value for name, value in vars(space).items() if name not in left_out}
+    return _Definer().checksum(own)
+
+
+def _is_class(node: dict[str, Any], present: Any) -> bool:
+    """Whether this is the class that a node says more about than its name."""
+    if not isinstance(present, type):
+        return "class" not in node
+    if "class" not in node:
+        # Older snapshots say nothing of classes that no name leads to.
+        return qualified_names.is_reachable(present) or not qualified_names.leads_to(present)
+    try:
+        return not qualified_names.is_reachable(present) and (
+            _class_checksum(present) == node["class"]
+        )
+    except Opaque:
+        return False
+
+
+def _is_space(node: dict[str, Any], present: Any) -> bool:
+    """Whether this is the space that a node describes, if it describes one."""
+    if "space" in node:
+        try:
+            return bool(_space_checksum(present) == node["space"])
+        except Opaque:
+            return False
+    return "traits" not in node or bool(_traits(present) == node["traits"])
+
+
 def _traits(space: gymnasium.Space[Any]) -> str | None:
-    """A checksum of what defines a space; None where it cannot be computed."""
+    """The checksum of a space in older snapshots; None where they have none."""
     writer = _Writer()
     own = {name: value for name, value in vars(space).items() if name not in SAMPLED}
     try:
@@ -813,6 +1003,39 @@ def _traits(space: gymnasium.Space[Any]) -> str | None:
         return None
     parts = [text.encode(), *(array.tobytes() for array in writer.arrays.values())]
     return f"{zlib.crc32(b''.join(parts)):08x}"
+
+
+def _dtype_node(dtype: "np.dtype[Any]") -> dict[str, Any]:
+    """A dtype by the name of its class, if there is one of that class, or by value."""
+    name = qualified_names.of_type(dtype)
+    kind: Any = type(dtype)
+    if dtype.metadata is not None:
+        raise Opaque(f"the dtype {dtype}, which has metadata,")
+    with suppress(TypeError, ValueError):
+        if kind() == dtype:
+            return {"constant": name}
+    if dtype.hasobject:
+        raise Opaque(f"the dtype {dtype}")
+    with suppress(TypeError, ValueError):
+        if np.dtype(dtype.str) == dtype and dtype.fields is None:
+            return {"data_type": dtype.str}
+    return {"data_type": None, "record": repr(dtype)}
+
+
+def _dtype_of(node: dict[str, Any], present: Any) -> "np.dtype[Any]":
+    """The inverse of `_dtype_node`; a record is never made from a file."""
+    if node["data_type"] is not None:
+        made = np.dtype(str(node["data_type"]))
+        if not made.hasobject and made.fields is None:
+            return made
+    if not isinstance(present, np.dtype) or repr(present) != node.get("record"):
+        raise Mismatch("a dtype is not there to be put back")
+    return present
+
+
+def _is_interned(x: str) -> bool:
+    """Whether a text is the one object that names in the program with these letters are."""
+    return len(x) < 2 or sys.intern(f"{x} "[:-1]) is x
 
 
 def _is_storable(dtype: "np.dtype[Any]") -> bool:

@@ -48,7 +48,7 @@ class Outside:
 
     def names(self) -> dict[int, graph.Name]:
         """Id → name of each object held outside, `UNNAMED` if no variable leads to it."""
-        if not self.held:
+        if not self.held and not self._hold_functions():
             return {}
         by_value = (*REMADE, *IN_PLACE)
         return dict.fromkeys(self.held, UNNAMED) | {
@@ -56,6 +56,11 @@ class Outside:
             for name, thing in reversed(self._objects().items())
             if id(thing) in self.held or isinstance(thing, by_value)
         }
+
+    def _hold_functions(self) -> bool:
+        """Whether there may be functions of the program, which references do not tell."""
+        things = (thing for root in self.roots for thing in graph.objects_in(root))
+        return any(isinstance(thing, types.FunctionType) for thing in things)
 
     def unchanged(self, node: Any, present: Any, before: graph.Restored) -> "Match | None":
         """The program's object that was recorded in this node, if it is still the same.
@@ -138,6 +143,7 @@ def _parts(thing: Any) -> Iterator[Any]:
             yield thing.base
     elif isinstance(thing, types.MethodType):
         yield thing.__self__
+        yield thing.__func__
     elif isinstance(thing, types.CellType):
         with suppress(ValueError):  # empty
             yield thing.cell_contents
@@ -182,7 +188,7 @@ class Match:
             left = [*self.before.values, *self.values][one["again"]]
         else:
             left = graph.decoded(one)
-            if graph.has_identity(left):
+            if graph.is_counted(one, left):
                 self.values.append(left)
         again = isinstance(other, dict) and "again" in other
         right = self.record.values[other["again"]] if again else graph.decoded(other)
@@ -215,6 +221,6 @@ class Match:
                 return False
             one, other = [*one.values()], [*other.values()]
         elif key not in graph.CONTAINERS and key != "cells":
-            nodes = key in ("fields", "defaults", "keywords", "cell", "self", "view")
+            nodes = key in ("fields", "defaults", "keywords", "cell", "self", "of", "view")
             return self._same(one, other) if nodes else bool(one == other)
         return len(one) == len(other) and all(map(self._same, one, other))

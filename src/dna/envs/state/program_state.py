@@ -30,6 +30,7 @@ from gymnasium.envs.registration import EnvSpec
 from dna.envs.state import graph, qualified_names
 from dna.envs.state.caches import Caches
 from dna.envs.state.watched_values import (
+    OF_LOGGERS,
     Watched,
     cached_in,
     entries_of,
@@ -48,7 +49,6 @@ OF_MEMBERS = {"_value_", "_name_", "__objclass__", "_sort_order_", "__doc__"}
 #: Attributes of classes and modules that are part of the program.
 NO_DATA = (
     types.ModuleType,
-    types.BuiltinFunctionType,
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
     types.MemberDescriptorType,
@@ -69,6 +69,8 @@ REFLECTIVE = {
 }  # fmt: skip
 #: Those of them that may find a module by its name.
 IMPORTING = {"modules", "import_module", "__import__", "eval", "exec"}
+#: Names in code that lead to the flags of decimal numbers.
+CONTEXT = {"getcontext", "localcontext", "Context"}
 #: What a trusted class or module may have been given to remember.
 SIMPLE = (bool, int, float, str, types.NoneType)
 COLLECTIONS = (list, dict, set, deque, bytearray, np.ndarray)
@@ -83,8 +85,6 @@ MAIN = ("__main__", "__mp_main__")
 MOST_UNNAMED = 20_000
 #: What may be in a module besides the state of the program.
 TRAINED = (gymnasium.Env, gymnasium.vector.VectorEnv)
-#: What every logger has.
-OF_LOGGERS = frozenset(vars(logging.Logger("")))
 #: Maximum number of classes and functions that are followed.
 MOST_PLACES = 5_000
 
@@ -179,7 +179,11 @@ class _Walk:
         # A forked copy inherits these settings, so playing on one cannot show that they matter.
         context = decimal.getcontext()
         self.variables["numpy.geterr()"] = np.geterr()
-        self.variables["decimal.getcontext()"] = (context.prec, context.rounding)
+        self.variables["numpy.get_printoptions()"] = np.get_printoptions()
+        self.variables["decimal.getcontext()"] = (
+            *(context.prec, context.rounding, context.Emin, context.Emax),
+            *(context.capitals, context.clamp, dict(context.traps)),
+        )  # its flags are set by ordinary sums
         self.variables["os.getcwd()"] = _folder()
 
     def _take_spec(self, spec: EnvSpec) -> None:
@@ -188,6 +192,9 @@ class _Walk:
         for key, value in spec.kwargs.items():
             if not own & {id(thing) for thing in graph.objects_in(value)}:
                 self.variables.setdefault(f"{spec.id}: spec.kwargs.{key}", value)
+        for key, value in vars(spec).items():
+            if type(value) in SIMPLE:
+                self.variables[f"{spec.id}: spec.{key}"] = value
         self.places.add(f"{spec.id}: spec.kwargs")
 
     def _is_new(self, place: object) -> bool:
@@ -223,7 +230,7 @@ class _Walk:
                 what = qualified_names.of_type(result)
                 self.cached[f"{name} (a {what} that it has cached)#{key}"] = result
             value = inspect.unwrap(value)
-        parts = _code_of(value)
+        parts = qualified_names.functions_of(value)
         if parts is not None:
             for part in parts:
                 self.follow(part, name)
@@ -260,6 +267,8 @@ class _Walk:
         """Follow what an object refers to: its class, a function or a whole module."""
         if isinstance(thing, type):
             self.follow_class(thing)
+        elif isinstance(thing, types.FunctionType) and not qualified_names.belongs(thing):
+            self._follow_globals(thing)  # what it holds itself is seen with its holder
         elif isinstance(thing, types.FunctionType):
             self.follow(thing, qualified_names.of(thing).partition("#")[0])
         elif isinstance(thing, types.ModuleType) and self._is_new(thing):
@@ -284,6 +293,14 @@ class _Walk:
             if (type(value) in SIMPLE or collection) and not _is_special(name):
                 self.variables[f"{place}.{name}"] = value
 
+    def _take_settings_named(self, names: "_Names") -> None:
+        """Take the settings of the process that only count for code which names them."""
+        if "flags" in names.all() and CONTEXT & names.all():
+            flags = dict(decimal.getcontext().flags)
+            self.variables["the flags of decimal.getcontext()"] = flags
+        if ENVIRON & names.all():
+            self._take_process_variables(names.texts)
+
     def _take_process_variables(self, texts: frozenset[str]) -> None:
         present = {
             key: value
@@ -306,17 +323,30 @@ class _Walk:
             self.variables[f"{place}: default arguments by name"] = function.__kwdefaults__
 
     def _follow_function(self, function: types.FunctionType) -> None:
-        if is_trusted(function.__module__) or not self._is_new(function):
+        if _is_of_library(function) or not self._is_new(function):
             return
         place = f"{function.__module__}.{function.__qualname__}"
         self.places.add(place)
         self._take_own(function, place)
+        self._follow_globals(function)
+
+    def _follow_globals(self, function: types.FunctionType) -> None:
+        """Follow the code of a function to the variables of modules that it uses."""
+        if _is_of_library(function) or not self._is_new(function.__code__):
+            return
         names = _names(function.__code__)
-        if ENVIRON & names.all():
-            self._take_process_variables(names.texts)
+        self._take_settings_named(names)
         module = str(function.__globals__.get("__name__"))
+        if not qualified_names.has_globals_of_module(function):
+            module = f"{function.__qualname__}: globals"
         self.places.add(module)
         self._reach(module)
+        self._follow_names(function, module, names)
+        for level, name, wanted in sorted(names.imports):
+            self._follow_import(function, "." * level + name, frozenset(wanted), names)
+
+    def _follow_names(self, function: types.FunctionType, module: str, names: "_Names") -> None:
+        """Follow the global variables of a function that its code names."""
         named = names.variables
         if REFLECTIVE & names.all():
             named |= names.texts | (names.attributes if module in MAIN else frozenset())
@@ -334,8 +364,6 @@ class _Walk:
             loggers = logging.root.manager.loggerDict
             for text in sorted({*names.texts, module} & loggers.keys()):
                 self.follow(loggers[text], text)
-        for level, name, wanted in sorted(names.imports):
-            self._follow_import(function, "." * level + name, frozenset(wanted), names)
 
     def _follow_import(
         self,
@@ -474,6 +502,12 @@ def _names(code: types.CodeType) -> _Names:
     )
 
 
+def _is_of_library(function: types.FunctionType) -> bool:
+    """Whether a function is of a module whose code is not followed."""
+    trusted = is_trusted(function.__module__)
+    return trusted and qualified_names.has_globals_of_module(function)
+
+
 def _top(module: str) -> str:
     """The package of a module."""
     return module.partition(".")[0]
@@ -493,15 +527,6 @@ def _folder() -> str | None:
         return None
 
 
-def _code_of(value: Any) -> list[Any] | None:
-    """The functions of a method or property of a class; None for anything else."""
-    if isinstance(value, staticmethod | classmethod):
-        return [value.__func__]
-    if isinstance(value, property):
-        return [part for part in (value.fget, value.fset, value.fdel) if part is not None]
-    return [value.func] if isinstance(value, functools.cached_property) else None
-
-
 def _is_cache(value: Any) -> bool:
     """Whether this is a function with `functools.cache`, which does not change its results."""
     return callable(getattr(value, "cache_info", None)) and hasattr(value, "__wrapped__")
@@ -510,12 +535,16 @@ def _is_cache(value: Any) -> bool:
 def _is_data(value: Any) -> bool:
     if type(value).__module__ == "logging":
         return False  # it remembers which levels are on
+    if isinstance(value, types.BuiltinFunctionType):
+        return not qualified_names.belongs(value)  # a method of something that may change
     return not isinstance(value, NO_DATA)
 
 
 def _is_code(value: Any) -> bool:
     """Whether this attribute of a class or module is a function."""
-    return _is_cache(value) or _code_of(value) is not None or callable(value)
+    return (
+        _is_cache(value) or qualified_names.functions_of(value) is not None or callable(value)
+    )
 
 
 def _is_special(name: str) -> bool:

@@ -4,11 +4,15 @@ A name from a file is only ever compared, or looked up among the members of an E
 loaded already: nothing is imported, and nothing is called.
 """
 
+import functools
 import sys
 import types
 import zlib
 from enum import Enum, Flag
 from typing import Any
+
+#: Bit of a class that is not compiled into a program written in C.
+ON_HEAP = 1 << 9
 
 #: Present → recorded name of each class of this package that has moved: snapshots keep the name
 #: it had first, so that old and new ones are the same. Besides these, a snapshot can contain
@@ -75,8 +79,64 @@ def belongs(x: object) -> bool:
         return isinstance(x.__self__, types.ModuleType | type | None)
     if not isinstance(x, types.FunctionType):
         return False
-    found: Any = _loaded(f"{x.__module__}.{x.__qualname__}")
-    return (found.__func__ if isinstance(found, staticmethod) else found) is x
+    found: Any = loaded(f"{x.__module__}.{x.__qualname__}")
+    found = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+    return found is x and has_globals_of_module(x)
+
+
+def has_globals_of_module(x: types.FunctionType) -> bool:
+    """Whether the global variables of a function are those of a loaded module."""
+    own = x.__globals__
+    module = sys.modules.get(str(own.get("__name__")))
+    return module is not None and getattr(module, "__dict__", None) is own
+
+
+def is_reachable(kind: type) -> bool:
+    """Whether the name of a class leads to this very class."""
+    return not kind.__flags__ & ON_HEAP or loaded(_dotted(kind)) is kind
+
+
+def leads_to(kind: type) -> bool:
+    """Whether the name of a class leads to a class."""
+    return isinstance(loaded(_dotted(kind)), type)
+
+
+def _dotted(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def functions_in(owner: object) -> dict[str, Any]:
+    """The functions that are methods of an object or a class, by their names there."""
+    found: dict[str, Any] = {}
+    for kind in owner.__mro__ if isinstance(owner, type) else type(owner).__mro__:
+        for name, value in vars(kind).items():
+            function = value.__func__ if isinstance(value, classmethod) else value
+            if isinstance(function, types.FunctionType):
+                found.setdefault(name, function)
+    return found
+
+
+def attribute(owner: object, function: object) -> str | None:
+    """The name by which a method's owner leads to exactly this function."""
+    names = (name for name, one in functions_in(owner).items() if one is function)
+    return next(names, None)
+
+
+def functions_of(value: Any) -> list[Any] | None:
+    """The functions of a method or property of a class; None for anything else."""
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [part for part in (value.fget, value.fset, value.fdel) if part is not None]
+    return [value.func] if isinstance(value, functools.cached_property) else None
+
+
+def is_made_by_python(name: str, value: object) -> bool:
+    """Whether this attribute of a class describes it, and does nothing."""
+    special = name.startswith("__") and name.endswith("__")
+    return name.startswith("_abc_") or (
+        special and not callable(value) and functions_of(value) is None
+    )
 
 
 def member(x: Enum) -> str | int:
@@ -86,7 +146,7 @@ def member(x: Enum) -> str | int:
 
 def enum(kind: str, which: str | int, present: object) -> Enum | None:
     """The member of the present object's class or of a loaded module's; None: not there."""
-    found: Any = type(present) if of_type(present) == kind else _loaded(kind)
+    found: Any = type(present) if of_type(present) == kind else loaded(kind)
     if not (isinstance(found, type) and issubclass(found, Enum)):
         return None
     if issubclass(found, Flag):
@@ -94,7 +154,7 @@ def enum(kind: str, which: str | int, present: object) -> Enum | None:
     return found.__members__.get(str(which))
 
 
-def _loaded(kind: str) -> object:
+def loaded(kind: str) -> object:
     """What a dotted name leads to among the loaded modules."""
     words = kind.split(".")
     for end in range(len(words) - 1, 0, -1):

@@ -6,17 +6,25 @@ of those beyond `MOST_BYTES` in one variable only a sample is read.
 """
 
 import contextvars
+import copyreg
 import ctypes
 import gc
+import io
 import itertools
 import json
+import logging
+import mmap
+import random
+import re
+import struct
 import sys
 import threading
 import types
 import weakref
 import zlib
-from collections import deque
-from collections.abc import Mapping
+from array import array as typed_array
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +45,17 @@ PER_THREAD = (threading.local, contextvars.ContextVar)
 #: Libraries in other languages.
 NATIVE = (ctypes.CDLL, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer)
 WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+#: What every logger has.
+OF_LOGGERS = frozenset(vars(logging.Logger("")))
+#: What nobody can change.
+CONSTANT = (types.CodeType, re.Match, logging.Handler, logging.Manager)
+#: Generators that may be of a kind that no snapshot holds, and what they are seeded by.
+RANDOM = (
+    np.random.Generator, np.random.RandomState, np.random.BitGenerator,
+    np.random.SeedSequence, random.Random,
+)  # fmt: skip
+#: Their `repr` shows whether they are held.
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
 #: Class of the links in a bounded `functools.lru_cache`.
 LINK = "_lru_list_elem"
 #: Size of the arrays in one variable that are read in full: reading it takes about 10 ms.
@@ -50,7 +69,12 @@ BLOCK = 2**20
 def is_trusted(module: object) -> bool:
     """Whether the classes and functions of a module keep no state of an episode."""
     top = _top(module)
-    return top in TRUSTED | TESTING or (top in sys.stdlib_module_names and top != "__main__")
+    return top in TRUSTED | TESTING or _is_of_standard_library(module)
+
+
+def _is_of_standard_library(module: object) -> bool:
+    top = _top(module)
+    return top in sys.stdlib_module_names and top != "__main__"
 
 
 class Watched(NamedTuple):
@@ -66,8 +90,9 @@ def watched(value: Any) -> Watched:
     watcher = _Watcher()
     try:
         text = json.dumps(watcher.node(value)).encode()
-    except (graph.Opaque, ValueError, TypeError, RecursionError, RuntimeError):
+    except (graph.Opaque, ValueError, TypeError, RecursionError, RuntimeError) as error:
         text = _shown(value).encode()
+        watcher.unseen = watcher.unseen or f"a {qualified_names.of_type(value)}: {error}"
     checksum = zlib.crc32(text)
     left = MOST_BYTES
     for array in sorted(watcher.contents, key=lambda array: array.nbytes):
@@ -87,20 +112,26 @@ class _Watcher(graph.Outliner):
         super().__init__()
         self.unseen: str | None = None
         self.per_thread: str | None = None
-        self.depth = 0  # of objects of installed packages, which may hold what they like
+        self.depth = 0  # of objects of installed packages, which may hold values per thread
 
     def node(self, x: Any) -> Any:
         """The JSON value that stands for x; of an `EnvSpec` also what it can be changed in."""
         if isinstance(x, EnvSpec):
             return {"spec": x.id, "kwargs": self.node(x.kwargs)}
+        if isinstance(x, types.ModuleType):
+            self.program.append(x)
+            return {"constant": f"{x.__name__} {id(x):x}"}  # whatever name leads to it
+        if isinstance(x, np.dtype):
+            return {"data_type": repr(x)}
+        if isinstance(x, CONSTANT) or any(x is stream for stream in _streams()):
+            return {"constant": f"{qualified_names.of_type(x)} {id(x):x}"}
+        if isinstance(x, logging.Logger):  # its level and where it writes are no state
+            given = {name: value for name, value in vars(x).items() if name not in OF_LOGGERS}
+            return {"logger": x.name, "given": self.node(given)}
         return super().node(x)
 
     def _kind(self, x: Any) -> dict[str, Any]:
-        if hasattr(type(x), "__next__"):
-            self._miss("an iterator")
-        elif isinstance(x, NATIVE):
-            self._miss(f"a {qualified_names.of_type(x)}")
-        elif isinstance(x, PER_THREAD) and not self.depth:
+        if isinstance(x, PER_THREAD) and not self.depth:
             self.per_thread = f"a {qualified_names.of_type(x)}"
         inside = is_installed(type(x).__module__)
         self.depth += inside
@@ -111,37 +142,167 @@ class _Watcher(graph.Outliner):
         finally:
             self.depth -= inside
 
-    def _miss(self, what: str) -> None:
-        if not self.depth:
-            self.unseen = self.unseen or what
+    def _miss(self, x: Any) -> None:
+        what = "an iterator" if isinstance(x, Iterator) else f"a {qualified_names.of_type(x)}"
+        self.unseen = self.unseen or what
 
     def _parts(self, x: Any) -> dict[str, Any]:
-        """What can be seen of an object that no snapshot holds."""
-        kind = type(x)
+        """What can be seen of an object that no snapshot holds; what cannot is named."""
         node: dict[str, Any] = {"seen": qualified_names.of_type(x)}
-        if isinstance(x, (dict, *WEAK)):
-            node["items"] = [[self.node(k), self.node(v)] for k, v in list(x.items())]
-        elif isinstance(x, list | tuple | deque):
-            node["items"] = [self.node(item) for item in x]
-        elif isinstance(x, set | frozenset | weakref.WeakSet):
-            node["items"] = sorted(json.dumps(self.node(item)) for item in list(x))
-        elif isinstance(x, contextvars.ContextVar):
-            node["items"] = self.node(x.get(None))
-        slots = [name for each in kind.__mro__ for name in _slots(each)]
-        fields = {name: getattr(x, name) for name in slots if hasattr(x, name)}
-        fields |= {str(name): value for name, value in getattr(x, "__dict__", {}).items()}
-        node["fields"] = {name: self.node(value) for name, value in fields.items()}
-        if "items" not in node and not fields:
+        items = self._items(x)
+        if items is None and isinstance(x, (*NATIVE, Iterator)):
+            self._miss(x)
+            return node
+        hidden, fields = _hidden(x), _fields_of(x)
+        standard = _is_of_standard_library(type(x).__module__)
+        parts = reduced(x) if items is None and (hidden or standard) else None
+        if items is not None:
+            node["items"] = items
+        elif parts is not None:
+            node["parts"] = self.node(parts)
+            if standard:
+                return node  # without what it only remembers, such as the text of a path
+        elif hidden and not isinstance(x, PER_THREAD):
+            if _top(type(x).__module__) not in DRAWING:
+                self._miss(x)
+        elif not fields:
             node["shown"] = _shown(x)
-        size = (_Plain if hasattr(x, "__dict__") else object).__basicsize__ + 8 * len(slots)
-        known = is_trusted(kind.__module__) or _top(kind.__module__) in DRAWING
-        if "items" not in node and not known and kind.__basicsize__ > size:
-            self._miss(f"a {qualified_names.of_type(x)}")
-        return node
+        return node | {"fields": {name: self.node(value) for name, value in fields.items()}}
+
+    def _items(self, x: Any) -> Any:
+        """What an object of a known kind holds besides its attributes; None: another kind."""
+        if isinstance(x, np.ndarray | np.generic):
+            return self._numbers(x)
+        if type(x).__module__.partition(".")[0] == "torch" or _is_tensor(x):
+            return self._of_torch(x)
+        if isinstance(x, RANDOM):
+            return self._random(x)
+        if isinstance(x, LOCKS):
+            return _shown(x)
+        if type(x) in (io.StringIO, io.BytesIO):
+            return [] if x.closed else self.node(x.__getstate__())
+        for kind in (int, float, complex, str, bytes):
+            if isinstance(x, kind):
+                return kind.__repr__(x)
+        if isinstance(x, memoryview | bytearray | typed_array | mmap.mmap):
+            return self._memory(x)
+        parts = qualified_names.functions_of(x)
+        if parts is not None:
+            return [self.node(part) for part in parts]
+        return self._held(x)
+
+    def _held(self, x: Any) -> Any:
+        """What a container or a reference holds; None: it is something else."""
+        if isinstance(x, (dict, *WEAK, types.MappingProxyType)):
+            made = getattr(x, "default_factory", None) if isinstance(x, defaultdict) else None
+            pairs = [[self.node(k), self.node(v)] for k, v in list(x.items())]
+            return [pairs, self.node(made)]
+        if isinstance(x, list | tuple | deque):
+            return [self.node(item) for item in x]
+        if isinstance(x, set | frozenset | weakref.WeakSet):
+            return sorted(json.dumps(self.node(item)) for item in list(x))
+        if isinstance(x, contextvars.ContextVar):
+            return self.node(x.get(None))
+        return self.node(x()) if isinstance(x, weakref.ref) else None
+
+    def _numbers(self, x: Any) -> Any:
+        """An array of any class and owner, or one of objects."""
+        if x.dtype.hasobject:
+            return [list(x.shape), repr(x.dtype), self.node(x.tolist())]
+        plain = x.view(np.ndarray) if isinstance(x, np.ndarray) else np.asarray(x)
+        return self._contents(plain)
+
+    def _of_torch(self, x: Any) -> Any:
+        """A tensor's numbers or a generator's state; None: something else of torch."""
+        torch = sys.modules["torch"]
+        if isinstance(x, torch.Generator):
+            return self._of_torch(x.get_state())
+        if not isinstance(x, torch.Tensor):
+            return None
+        try:
+            data = x.detach().cpu()
+            if data.dtype == torch.bfloat16:  # numpy has no such numbers
+                data = data.view(torch.int16)
+            found = self._contents(data.numpy())
+        except (RuntimeError, TypeError, ValueError, NotImplementedError):
+            return None  # sparse, or without memory
+        about = [str(x.dtype), str(x.device), list(x.shape), list(x.stride()), x.requires_grad]
+        return [found, about, self.node(x.grad if x.is_leaf else None)]
+
+    def _random(self, x: Any) -> Any:
+        """The state of a generator that is not recorded in snapshots, such as a subclass."""
+        if isinstance(x, np.random.Generator):
+            return self.node(x.bit_generator)
+        if isinstance(x, np.random.RandomState):
+            return self.node(x.get_state(legacy=False))
+        try:
+            state = x.getstate() if isinstance(x, random.Random) else x.state
+        except NotImplementedError:  # the system's own generator
+            return [] if isinstance(x, random.SystemRandom) else None
+        return self.node([state, getattr(x, "seed_seq", None)])
+
+    def _memory(self, x: Any) -> Any:
+        try:
+            view = memoryview(x)
+        except ValueError:
+            return []  # released or closed
+        about = [view.format, view.nbytes, list(view.shape or ()), view.readonly]
+        if not view.c_contiguous:
+            return [about, self.node(view.tobytes())]
+        return [about, self._contents(np.frombuffer(view, np.uint8)) if view.nbytes else None]
 
 
 class _Plain:
     """An object without memory outside its dictionary, to compare sizes with."""
+
+
+def reduced(x: Any) -> Any:
+    """What pickle would write of an object in C, or None if that does not hold its state."""
+    kind = type(x)
+    reduce: Any = copyreg.dispatch_table.get(kind)
+    if reduce is None and any(
+        getattr(kind, name, None) is not getattr(object, name, None)
+        for name in ("__reduce__", "__reduce_ex__", "__getstate__")
+    ):
+        reduce = _reduced
+    if reduce is None:
+        return [x.format] if isinstance(x, struct.Struct) else None
+    try:
+        found = reduce(x)
+        if isinstance(found, str):  # a name
+            return found if qualified_names.loaded(f"{x.__module__}.{found}") is x else None
+        return [list(part) if hasattr(part, "__next__") else part for part in found]
+    except Exception:
+        return None  # it cannot be pickled
+
+
+def _reduced(x: Any) -> Any:
+    return x.__reduce_ex__(4)
+
+
+def _streams() -> tuple[Any, ...]:
+    """What the process prints to."""
+    return (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
+
+
+def _is_tensor(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor | torch.Generator)
+
+
+def _fields_of(x: Any) -> dict[str, Any]:
+    """The attributes of an object, in slots or in its dictionary."""
+    slots = [name for each in type(x).__mro__ for name in _slots(each)]
+    fields = {name: getattr(x, name) for name in slots if hasattr(x, name)}
+    return fields | {str(name): value for name, value in getattr(x, "__dict__", {}).items()}
+
+
+def _hidden(x: Any) -> bool:
+    """Whether an object has memory besides its slots and its dictionary."""
+    kind = type(x)
+    slots = [name for each in kind.__mro__ for name in _slots(each)]
+    size = (_Plain if hasattr(x, "__dict__") else object).__basicsize__ + 8 * len(slots)
+    return kind.__basicsize__ > size or kind.__itemsize__ > 0
 
 
 def cached_in(function: Any) -> dict[str, Any]:

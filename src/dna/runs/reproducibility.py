@@ -12,6 +12,7 @@ import platform
 import subprocess
 import sys
 import warnings
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def describe(
         "versions": versions(packages),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": _name(_cpuinfo()),
         "cores": os.cpu_count(),
         "device": str(device),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
@@ -106,7 +107,7 @@ def setting(device: torch.device, packages: Sequence[str] = ()) -> dict[str, Any
         **{name: found[name] for name in (*known, *packages)},
         "python": platform.python_version(),
         "device": str(device),
-        "cpu": _cpu(),
+        "cpu": processor(_cpuinfo()),
         "torch threads": torch.get_num_threads(),
     }
 
@@ -120,14 +121,48 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     ]
 
 
-def _cpu() -> str:
+def processor(cpuinfo: str) -> str:
+    """Identify the kind of processor, on which the kernels of numpy, torch and MKL depend.
+
+    Virtual machines give different processors the same name, such as "AMD EPYC".
+    """
+    first = _first(cpuinfo)
+    kind = [f"{name} {first[key]}" for key, name in _KIND.items() if key in first]
+    words = (first.get("flags") or first.get("Features") or "").split()
+    vector = sorted(word for word in words if word.startswith(_VECTOR))
+    if vector:
+        kind.append(f"vector instructions {zlib.crc32(' '.join(vector).encode()):08x}")
+    return f"{_name(cpuinfo)} ({', '.join(kind)})" if kind else _name(cpuinfo)
+
+
+#: Numbers of a processor in Linux's /proc/cpuinfo, on x86 and ARM, and what to call them.
+_KIND = {
+    "cpu family": "family",
+    "model": "model",
+    "CPU implementer": "implementer",
+    "CPU part": "part",
+}
+#: Beginnings of the names of vector instructions in that file, without those of the kernel's
+#: protections, which change with its version.
+_VECTOR = ("sse", "ssse", "avx", "amx", "fma", "f16c", "asimd", "sve", "i8mm", "bf16")
+
+
+def _name(cpuinfo: str) -> str:
+    return _first(cpuinfo).get("model name") or platform.processor() or platform.machine()
+
+
+def _first(cpuinfo: str) -> dict[str, str]:
+    """The entries of the first processor."""
+    lines = [line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines()]
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+@functools.cache
+def _cpuinfo() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        return Path("/proc/cpuinfo").read_text()
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        return ""
 
 
 @functools.cache  # the code of this process does not change with the checkout

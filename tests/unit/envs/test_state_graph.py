@@ -330,10 +330,12 @@ def test_two_classes_of_one_name_are_not_the_same():
             copied(box(make(5)), box(make(1)))
 
 
-def test_a_class_that_holds_what_cannot_be_recorded_is_named():
-    assert "Kind, a class that holds _thread.lock" in graph.opaque(
-        box(_kind(threading.Lock())), "env"
-    )
+def test_what_cannot_be_recorded_in_a_class_counts_by_its_kind():
+    """It is watched, and tells classes of one name apart only if it is of another kind."""
+    locked = _kind(threading.Lock())
+    assert copied(box(locked), box(locked)).thing is locked
+    with pytest.raises(graph.Mismatch):
+        copied(box(locked), box(_kind(threading.Event())))
 
 
 def test_another_spec_is_not_the_same():
@@ -369,8 +371,8 @@ def test_a_function_with_variables_of_its_own_is_named():
     variables = {"n": 0}
     exec("def count():\n  global n\n  n += 1\n  return n", variables)
     assert "global variables of its own" in graph.opaque(box(variables["count"]), "env")
-    kind = type("Bound", (), {"go": variables["count"]})
-    assert "global variables of its own" in graph.opaque(box(kind()), "env")
+    kind = type("Bound", (), {"go": variables["count"]})  # they are watched
+    assert graph.opaque(box(kind()), "env") is None
 
 
 class Offset(spaces.Discrete):

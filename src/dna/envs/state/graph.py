@@ -399,6 +399,9 @@ class _Writer:
         """A function made at run time: the variables it holds are state."""
         if not qualified_names.has_globals_of_module(x):
             raise Opaque(f"{x.__qualname__}, a function with global variables of its own,")
+        return self._described(x)
+
+    def _described(self, x: types.FunctionType) -> dict[str, Any]:
         return {
             "function": qualified_names.of(x),
             "cells": [self.node(cell) for cell in x.__closure__ or ()],
@@ -548,7 +551,16 @@ class _Definer(_Writer):
             return {"constant": qualified_names.of(x)}
         if (parts := qualified_names.functions_of(x)) is not None:
             return {"functions": [self.node(part) for part in parts]}
-        return super().node(x)
+        try:
+            return super().node(x)
+        except Opaque:
+            if not self.within:
+                raise
+            # It tells classes of one name apart by its kind only; what it holds is watched.
+            return {"unseen": qualified_names.of(x)}
+
+    def _function(self, x: types.FunctionType) -> dict[str, Any]:
+        return self._described(x)
 
     def _definition(self, kind: type) -> str:
         return "" if kind in self.within else _class_checksum(kind, self.within)

@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from dna.algorithm.engine import EagerStep, concurrent, run_phase
 from dna.algorithm.phases import can_be_cut, loss
+from dna.algorithm.traced import Traced
 from dna.common.threads import Workers
 from dna.config import SGD, Auxiliary, Config, Distil, Joint, Network, Policy, Value
 from dna.config.overrides import tweak
@@ -38,6 +39,7 @@ CPU = torch.device("cpu")
 def small_pieces(monkeypatch):
     """Cut what is usually too small to be cut."""
     monkeypatch.setattr("dna.runs.setup.pieces_of", lambda network, obs: Pieces(6, 6, 3))
+    monkeypatch.setattr("dna.algorithm.traced.PATIENCE", 5)
 
 
 def how(threads, **options):
@@ -90,7 +92,17 @@ SOURCES = {
 
 @pytest.mark.parametrize("algorithm", ["ppo", "dna", "ppg"])
 @pytest.mark.parametrize("name", SOURCES)
-def test_any_number_of_threads_gives_the_same_bits(name, algorithm, small_pieces, tmp_path):
+def test_any_number_of_threads_gives_the_same_bits(
+    name, algorithm, small_pieces, monkeypatch, tmp_path
+):
+    recorded = []
+    record = Traced._record
+
+    def noted(self, inputs):
+        record(self, inputs)
+        recorded.append(self.recorded is not None)
+
+    monkeypatch.setattr(Traced, "_record", noted)
     env_id = None if name == "dict" else name
     config = tiny(algorithm, env_id, noise={"every": 2, "b_small": 8, "samples": 3})
     if algorithm != "ppg":
@@ -99,6 +111,8 @@ def test_any_number_of_threads_gives_the_same_bits(name, algorithm, small_pieces
         folder = tmp_path / str(threads)
         train(config, 0, folder, how=how(threads), source=SOURCES[name])
         assert bytes_of(folder) == bytes_of(tmp_path / "1")
+    assert recorded
+    assert all(recorded) == (name != "dict")  # of which TorchScript has no recording
     machine = json.loads((folder / "machine.json").read_text())
     assert machine["threads"] == 3
     assert all(machine["pieces"][phase.name] == 6 for phase in config.phases)

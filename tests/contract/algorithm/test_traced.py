@@ -32,6 +32,7 @@ PHASES = {
 }
 SPACES = {
     "image": (ObservationSpec("image", (10, 10, 4), "bool"), ActionSpec("categorical", (4,))),
+    "pixels": (ObservationSpec("image", (9, 9, 3), "uint8"), ActionSpec("categorical", (2, 3))),
     "vector": (ObservationSpec("vector", (5,), "float32"), ActionSpec("gaussian", (2,))),
 }
 
@@ -53,9 +54,10 @@ def build(phase, space="vector", **network):
     torch.manual_seed(0)
     networks = Networks(config, obs, action)
     rng = torch.Generator().manual_seed(1)
-    shape = (ROWS, *obs.shape)
-    seen = torch.randn(shape, generator=rng)
-    width, choices = action.width, sum(action.choices)
+    seen = torch.randn((ROWS, *obs.shape), generator=rng)
+    seen = {"bool": seen > 0, "uint8": (128 + 40 * seen).byte()}.get(obs.dtype, seen)
+    networks.observe(seen.numpy())
+    width, choices = action.width, min(action.choices, default=0)
     columns = {
         "action": torch.randint(choices, (ROWS, width), generator=rng)
         if choices
@@ -65,7 +67,7 @@ def build(phase, space="vector", **network):
         "v_targ": torch.randn(ROWS, generator=rng),
         "weight": (torch.rand(ROWS, generator=rng) > 0.2).float(),
     }
-    return networks, Experience(seen > 0 if space == "image" else seen, columns)
+    return networks, Experience(seen, columns)
 
 
 def learned(phase, space, piece, **network):
@@ -86,6 +88,15 @@ def test_a_recorded_loss_has_the_bits_of_the_eager_one(name, space, piece, monke
     monkeypatch.setattr(traced, "PATIENCE", 10**6)
     eager = learned(PHASES[name], space, piece)
     assert (recorded[2], eager[2]) == (True, False)
+    assert recorded[0] == eager[0]
+    assert torch.equal(recorded[1], eager[1])
+
+
+def test_a_recording_in_bfloat16_has_the_same_bits(monkeypatch):
+    recorded = learned(PHASES["joint"], "image", 8, precision="bfloat16")
+    monkeypatch.setattr(traced, "PATIENCE", 10**6)
+    eager = learned(PHASES["joint"], "image", 8, precision="bfloat16")
+    assert recorded[2]
     assert recorded[0] == eager[0]
     assert torch.equal(recorded[1], eager[1])
 
